@@ -1,0 +1,5 @@
+"""python -m hpcadmin"""
+
+from hpcadmin.cli import main
+
+main()

@@ -1,0 +1,271 @@
+"""What the author of a check needs: the records that a check declares, gets and returns.
+
+A check is one file with a `CHECK = Check(...)`. It says how to measure (`steps`) and how to read what was
+printed (`parse`); whether a value is good is decided elsewhere, from `Limit`s, peers and `expected`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Union
+
+from hpcadmin.errors import ParseError
+
+__all__ = [
+    "Check", "Context", "Direction", "Impact", "Limit", "Measurement", "NodeView", "Output", "ParseError", "Ready",
+    "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+]
+
+Value = Union[float, int, str]
+Params = Mapping[str, Union[str, int, float, bool]]
+
+
+class Status(str, Enum):
+    """Verdict of a test. PASS is only for a parsed, judged value; unknown is never good."""
+
+    PASS = "PASS"  # noqa: S105
+    WARN = "WARN"
+    UNJUDGED = "UNJUDGED"
+    NOT_RUN = "NOT RUN"
+    ERROR = "ERROR"
+    FAIL = "FAIL"
+    NOT_APPLICABLE = "not applicable"   # counts for nothing: nobody has that hardware, nobody expects it
+    NOT_NEEDED = "not needed"           # counts for nothing: an alternative ran
+
+    @property
+    def counts(self) -> bool:
+        return self not in (Status.NOT_APPLICABLE, Status.NOT_NEEDED)
+
+    @property
+    def rank(self) -> int:
+        """Badness; of several verdicts the highest rank wins."""
+        return _RANK[self]
+
+
+_RANK = {
+    Status.NOT_NEEDED: -2, Status.NOT_APPLICABLE: -1,
+    Status.PASS: 0, Status.WARN: 1, Status.UNJUDGED: 2, Status.NOT_RUN: 3, Status.ERROR: 4, Status.FAIL: 5,
+}
+
+
+class Scope(str, Enum):
+    NODE = "node"         # on each node by itself
+    GPU = "gpu"           # on each GPU of each node
+    PORT = "port"         # on each HCA port of each node
+    PAIR = "pair"         # two nodes
+    GROUP = "group"       # all nodes of a set together
+    CLUSTER = "cluster"   # once
+
+
+class Impact(str, Enum):
+    LIGHT = "light"
+    LOAD = "load"
+    DESTRUCTIVE = "destructive"
+
+
+class Role(str, Enum):
+    RANKS = "ranks"     # launched by srun with an MPI plug-in over all nodes of the step
+    SERVER = "server"   # one task on the first node; must become ready before the client starts
+    CLIENT = "client"   # one task on the second node, when the server is ready
+    EACH = "each"       # one plain process on each node of the step
+
+
+class Direction(str, Enum):
+    ONE_WAY = "one-way"
+    BOTH = "both"
+    NONE = ""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a value or a verdict is about: nodes, or a device on one node ("GPU 5", "mlx5_0/1")."""
+
+    nodes: tuple[str, ...] = ()
+    device: str = ""
+
+    def __str__(self) -> str:
+        name = " - ".join(self.nodes) if len(self.nodes) == 2 else ",".join(self.nodes)
+        return f"{name} {self.device}".strip()
+
+
+@dataclass(frozen=True)
+class Ready:
+    """When a server may be used: it listens on this TCP port, or has printed this text (whichever is given)."""
+
+    port: int | None = None
+    text: str | None = None
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to start: an argv (never a shell string) with the place and the time it gets.
+
+    nodes: where it runs; empty means all nodes of the test. For SERVER and CLIENT exactly one node each.
+    """
+
+    argv: tuple[str, ...]
+    role: Role = Role.EACH
+    nodes: tuple[str, ...] = ()
+    tasks_per_node: int = 1
+    gpus_per_task: int = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    ready: Ready | None = None
+    timeout_s: float = 60.0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """What a check may know of a node: from the accepted inventory, None where it is unknown."""
+
+    name: str
+    address: str = ""
+    hostname: str = ""
+    cpus: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    gpu_model: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    rdma_devices: tuple[str, ...] = ()
+    simulated: str = ""                 # name of the hardware profile; "" on a real node
+
+
+@dataclass(frozen=True)
+class Context:
+    """What `steps` and `parse` are given. Everything may be empty when a file is parsed without its run."""
+
+    nodes: tuple[NodeView, ...] = ()
+    params: Params = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)      # needed tool -> path on the nodes
+    tool_version: str = ""                                      # what `probe` printed
+    shared_dir: str = ""                                        # a directory that all nodes see
+    ranks: int | None = None                                    # how many ranks the step had
+    pairs_at_once: int = 1
+    port_base: int = 18500                                      # a free range for servers of this test
+    started: float | None = None                                # epoch seconds, client's clock
+
+    @property
+    def simulated(self) -> str:
+        return next((n.simulated for n in self.nodes if n.simulated), "")
+
+    def param_int(self, name: str, default: int) -> int:
+        value = self.params.get(name, default)
+        return int(value)
+
+    def param_str(self, name: str, default: str) -> str:
+        return str(self.params.get(name, default))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one step printed and how it ended.
+
+    exit_status None: it never ended by itself or was never seen to end. text: stdout and stderr as printed.
+    """
+
+    text: str
+    exit_status: int | None = 0
+    role: Role = Role.EACH
+    node: str = ""                   # the node (EACH, SERVER, CLIENT) or the first node of the step (RANKS)
+    timed_out: bool = False
+    truncated: bool = False
+    started: float | None = None     # epoch seconds, clock of the node that ran it
+    ended: float | None = None
+    ref: str = ""                    # where the raw text lies in the run folder
+    step: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One value with its unit and everything that decides which limit it may be compared with.
+
+    expected: for facts that must be equal to something known (8 GPUs): judged by equality, needs no limit.
+    """
+
+    name: str
+    value: Value
+    unit: str = ""
+    size_bytes: int | None = None
+    direction: Direction = Direction.NONE
+    subject: Subject = field(default_factory=Subject)
+    ranks: int | None = None
+    nodes: int | None = None
+    pairs_at_once: int | None = None
+    rail: str = ""
+    binding: str = ""
+    transport: str = ""
+    expected: Value | None = None
+    key: bool = True                 # False: kept and shown, but needs no limit (a curve's other points, a version)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bound for a measurement, with where it comes from. Empty fields match everything."""
+
+    check: str
+    measurement: str
+    unit: str = ""
+    min: float | None = None
+    max: float | None = None
+    size_bytes: int | None = None
+    direction: Direction = Direction.NONE
+    ranks: int | None = None
+    nodes: int | None = None
+    hardware: str = ""               # GPU model or NIC rate the limit is for, as a shell pattern; "" = any
+    simulated: bool = False          # limits of real hardware never judge simulated values, nor the reverse
+    tolerance: float = 0.0           # fraction
+    source: str = ""
+    date: str = ""
+
+    def text(self) -> str:
+        parts = []
+        slack = f" -{self.tolerance:.0%}" if self.tolerance else ""
+        if self.min is not None:
+            parts.append(f"at least {self.min:g}{slack}")
+        if self.max is not None:
+            parts.append(f"at most {self.max:g}{slack.replace('-', '+')}")
+        return " ".join([" and ".join(parts), self.unit]).strip()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a test, or of one measurement of it. One line of verdicts.jsonl."""
+
+    check: str
+    subject: Subject
+    status: Status
+    reason: str = ""
+    test: str = ""                               # id in plan.json
+    measurement: Measurement | None = None
+    limit: Limit | None = None
+    basis: str = ""                              # limit, peers, expected, output, plan
+    attempt: int = 1
+    outputs: tuple[str, ...] = ()                # raw outputs, as paths in the run folder
+    simulated: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The declaration of a check.
+
+    needs: hardware ("gpu", "rdma") and tools (names looked up on the nodes, or programs of ours in checks/src,
+    which are built on the cluster). probe: argv that prints the tool's version. steps raises nothing; parse
+    raises ParseError when the outputs are not complete and sound.
+    """
+
+    name: str
+    title: str
+    scope: Scope
+    steps: Callable[[Context], tuple[Step, ...]]
+    parse: Callable[[Sequence[Output], Context], list[Measurement]]
+    impact: Impact = Impact.LIGHT
+    needs: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()                 # programs of ours in checks/src that are built with the site's mpicc
+    probe: tuple[str, ...] = ()
+    params: Params = field(default_factory=dict)
+    seconds: float = 5.0                         # what one test usually takes, for the plan
+    doc: str = ""

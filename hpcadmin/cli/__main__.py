@@ -1,0 +1,5 @@
+"""python -m hpcadmin.cli"""
+
+from hpcadmin.cli import main
+
+main()

@@ -1,0 +1,221 @@
+"""site.toml: what only the admin knows. Reading is strict, errors name file, line and key."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+from hpcadmin.errors import SiteError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover
+    import tomli as tomllib
+
+MAX_TOML_BYTES = 10 * 1024 * 1024
+Scalar = Union[str, int, float, bool]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises SiteError with file:line when it cannot be read or is not TOML."""
+    try:
+        raw = path.read_bytes()
+    except OSError as exc:
+        raise SiteError(f"cannot be read: {exc.strerror}", where=str(path)) from exc
+    if len(raw) > MAX_TOML_BYTES:
+        raise SiteError(f"is larger than {MAX_TOML_BYTES} bytes", where=str(path))
+    return parse_toml(raw, str(path))
+
+
+def parse_toml(raw: bytes, name: str) -> dict[str, Any]:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        line = raw[: exc.start].count(b"\n") + 1
+        raise SiteError("is not UTF-8", where=f"{name}:{line}") from exc
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        match = re.search(r"\(at line (\d+), column (\d+)\)", str(exc))
+        line_text = f"{name}:{match[1]}" if match else f"{name}:{text.count(chr(10)) + 1}"
+        raise SiteError(f"not valid TOML: {re.sub(r' ?[(]at .*[)]$', '', str(exc))}", where=line_text) from exc
+    except RecursionError as exc:
+        raise SiteError("not valid TOML: nested too deeply", where=name) from exc
+
+
+@dataclass(frozen=True)
+class Ssh:
+    user: str = ""
+    jump: str = ""
+    known_hosts: tuple[str, ...] = ()
+    config: str = ""
+    identity: str = ""
+    port: int | None = None
+    parallel: int = 32
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class SlurmSite:
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    mpi: str = "pmix"
+    conf_dir: str = "/etc/slurm"
+    version: str = ""
+    backend: str = "auto"
+    options: Mapping[str, Scalar] = field(default_factory=dict)   # slurm.conf keys of the site, written as they are
+
+
+@dataclass(frozen=True)
+class Tool:
+    path: str = ""
+    modules: tuple[str, ...] = ()
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """[nodes.NAME]: a group by hostlist; what it must have, and what its node lines get."""
+
+    name: str
+    hosts: str
+    gpus: int | None = None
+    gpu_model: str = ""
+    rdma: int | None = None
+    memory_mib: int | None = None
+    features: tuple[str, ...] = ()
+    options: Mapping[str, Scalar] = field(default_factory=dict)   # further NodeName= keys
+
+
+@dataclass(frozen=True)
+class Cluster:
+    name: str = ""
+    controllers: tuple[str, ...] = ()     # "head" or "head(10.0.0.1)"
+    domain: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """All of site.toml. source is the file's path, "" for the built-in empty one."""
+
+    source: str = ""
+    cluster: Cluster = field(default_factory=Cluster)
+    ssh: Ssh = field(default_factory=Ssh)
+    slurm: SlurmSite = field(default_factory=SlurmSite)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    nodes: tuple[NodeGroup, ...] = ()
+    limits: tuple[Mapping[str, Any], ...] = ()                    # [[limit]] tables, checked by the catalogue
+    suites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    partitions: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    run_dir: str = ""
+    shared_dir: str = ""
+    checks_dir: str = ""
+
+
+def load_site(path: str | None) -> Site:
+    """The site's file: `path`, else $HPCADMIN_SITE, else ./site.toml, ~/.config/hpcadmin/site.toml,
+    /etc/hpcadmin/site.toml; an empty Site where none exists."""
+    named = path or os.environ.get("HPCADMIN_SITE")
+    if named:
+        return parse_site(read_toml(Path(named)), named)
+    for candidate in (Path("site.toml"), Path("~/.config/hpcadmin/site.toml").expanduser(),
+                      Path("/etc/hpcadmin/site.toml")):
+        if candidate.is_file():
+            return parse_site(read_toml(candidate), str(candidate))
+    return Site()
+
+
+# Tables that later commands read; they are known, so that a site may already have them.
+_KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "sweep", "alarms"}
+
+
+def parse_site(tables: Mapping[str, Any], name: str) -> Site:
+    """A Site from the tables of its file. Raises SiteError naming the key that is unknown or of the wrong type."""
+    get = _Reader(tables, name)
+    get.only_keys(tables, _KNOWN, "")
+    tool_tables = get.table("tools")
+    run = get.table("run")
+    get.only_keys(run, {"dir", "shared_dir", "checks_dir"}, "run")
+    limits = tables.get("limit", [])
+    if not isinstance(limits, list) or not all(isinstance(x, dict) for x in limits):
+        raise get.error("limit", "must be [[limit]] tables")
+    node_tables = get.table("nodes")
+    return Site(
+        source=name,
+        cluster=get.record(Cluster, get.table("cluster"), "cluster"),
+        ssh=get.record(Ssh, get.table("ssh"), "ssh"),
+        slurm=get.record(SlurmSite, get.table("slurm"), "slurm"),
+        tools={key: get.record(Tool, get.as_table(value, f"tools.{key}"), f"tools.{key}")
+               for key, value in tool_tables.items()},
+        nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")
+                    for key, value in node_tables.items()),
+        limits=tuple(limits),
+        suites={key: get.as_table(value, f"suites.{key}") for key, value in get.table("suites").items()},
+        partitions={key: get.as_table(value, f"partitions.{key}") for key, value in get.table("partitions").items()},
+        run_dir=get.text(run, "dir", "run"), shared_dir=get.text(run, "shared_dir", "run"),
+        checks_dir=get.text(run, "checks_dir", "run"),
+    )
+
+
+class _Reader:
+    """Typed access to parsed tables with errors that name file, line and key."""
+
+    def __init__(self, tables: Mapping[str, Any], name: str) -> None:
+        self.tables = tables
+        self.name = name
+
+    def error(self, key: str, what: str) -> SiteError:
+        return SiteError(f"{key} {what}", where=locate(self.name, key))
+
+    def only_keys(self, table: Mapping[str, Any], known: set[str], path: str) -> None:
+        for key in table:
+            if key not in known:
+                full = f"{path}.{key}" if path else key
+                raise self.error(full, f"is not known here; known are {', '.join(sorted(known))}")
+
+    def as_table(self, value: Any, path: str) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self.error(path, "must be a table")
+        return value
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        return self.as_table(self.tables.get(key, {}), key)
+
+    def text(self, table: Mapping[str, Any], key: str, path: str) -> str:
+        value = table.get(key, "")
+        if not isinstance(value, str):
+            raise self.error(f"{path}.{key}", "must be a string")
+        return value
+
+    def record(self, cls: Any, table: Mapping[str, Any], path: str) -> Any:
+        from dataclasses import fields  # noqa: PLC0415
+
+        from hpcadmin.errors import StoreError  # noqa: PLC0415
+        from hpcadmin.records import from_plain  # noqa: PLC0415
+        self.only_keys(table, {f.name for f in fields(cls)}, path)
+        try:
+            return from_plain(cls, dict(table), where=self.name)
+        except StoreError as exc:
+            key = exc.what.split(" ", 1)[0]
+            raise SiteError(f"{path}: {exc.what}", where=locate(self.name, f"{path}.{key}")) from exc
+
+
+def locate(file_name: str, key: str) -> str:
+    """file:line of a dotted key, as well as a plain search can tell; the file alone when it is not found."""
+    try:
+        lines = Path(file_name).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return file_name
+    last = re.escape(key.rsplit(".", 1)[-1])
+    pattern = re.compile(rf"""^\s*(\[+.*\b)?["']?{last}["']?\s*(=|\.|\]|$)""")
+    for number, line in enumerate(lines, 1):
+        if pattern.search(line):
+            return f"{file_name}:{number}"
+    return file_name

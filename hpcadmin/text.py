@@ -1,0 +1,46 @@
+"""Text from nodes, logs and files made safe for a terminal, and numbers made readable."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Format characters that reorder or hide text on a terminal (bidirectional marks, zero width), and all controls.
+_BAD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def printable(text: str, *, limit: int = 2000, newlines: bool = False) -> str:
+    """`text` with control and direction characters written as \\xNN or \\uNNNN, cut after `limit` characters.
+
+    newlines: keep line ends and tabs (for blocks of raw output).
+    """
+    cut = text[:limit]
+    if not cut.isascii() or not cut.isprintable():
+        cut = "".join(c if _harmless(c) or (newlines and c in "\n\t") else _escape(c) for c in cut)
+    return cut if len(text) <= limit else f"{cut}… ({len(text)} characters)"
+
+
+def _harmless(char: str) -> bool:
+    return unicodedata.category(char) not in _BAD_CATEGORIES
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def number(value: float | int | str | None, digits: int = 4) -> str:
+    """A value as people read it: at most `digits` significant digits, no exponent below a million."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value == int(value):
+        return str(int(value))
+    if abs(value) >= 10 ** digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """"1 node", "4 nodes"."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"
