@@ -1,0 +1,66 @@
+"""The wheel, an editable install and a bare checkout all find their data folders."""
+
+import configparser
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def packages_on_disk() -> set[str]:
+    return {".".join(p.relative_to(ROOT).parts) for p in (ROOT / "hpcadmin").rglob("*")
+            if p.is_dir() and (p / "__init__.py").exists()} | {"hpcadmin"}
+
+
+def test_setup_cfg_names_every_package() -> None:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    named = set(parser["options"]["packages"].split())
+    assert named == packages_on_disk() | {"hpcadmin.checks", "hpcadmin.conf_templates", "hpcadmin.playbooks"}
+
+
+def test_bare_checkout_finds_its_data() -> None:
+    done = subprocess.run([sys.executable, "-S", "-c", "from hpcadmin.resources import data_dir; print(data_dir('checks'))"],
+                          cwd=ROOT, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).samefile(ROOT / "checks")
+
+
+def make_env(folder: Path) -> Path:
+    venv.create(folder, with_pip=True, symlinks=True)
+    return folder / "bin"
+
+
+def files_of(folder: Path, *suffixes: str) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.suffix in suffixes}
+
+
+@pytest.mark.packaging
+def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    bin_dir = make_env(tmp_path / "env")
+    subprocess.run([bin_dir / "pip", "install", "-q", str(wheel)], check=True)
+    listed = subprocess.run([bin_dir / "hpcadmin", "checks", "list"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    for check in (ROOT / "checks").glob("*.py"):
+        assert check.stem in listed.stdout
+    (installed,) = (tmp_path / "env").glob("lib/python3*/site-packages/hpcadmin")
+    for name, suffixes in [("checks", (".py", ".toml", ".c", ".h")), ("conf_templates", (".j2",))]:
+        assert files_of(source / name, *suffixes) <= files_of(installed / name, *suffixes)
+    wanted = files_of(source / "hpcadmin", ".sh", ".toml", ".c", ".h", ".sql")
+    assert wanted <= files_of(installed, ".sh", ".toml", ".c", ".h", ".sql")
+
+
+@pytest.mark.packaging
+def test_editable_install(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
+    bin_dir = make_env(tmp_path / "env")
+    subprocess.run([bin_dir / "pip", "install", "-q", "-e", str(source)], check=True)
+    listed = subprocess.run([bin_dir / "hpcadmin", "checks", "list"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "mpi_hello" in listed.stdout
