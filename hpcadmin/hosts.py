@@ -20,9 +20,13 @@ def expand(hostlist: str) -> list[str]:
 
     Raises UsageError on a malformed list, a name that no host may have, or more than MAX_HOSTS names.
     """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415  (40 ms that --help need not pay)
+    from ClusterShell.NodeSet import (  # noqa: PLC0415  (40 ms that --help need not pay)
+        RESOLVER_NOGROUP,
+        NodeSet,
+        NodeSetException,
+    )
     try:
-        nodes = NodeSet(hostlist, resolver=None) if hostlist.strip() else NodeSet()
+        nodes = NodeSet(hostlist, resolver=RESOLVER_NOGROUP) if hostlist.strip() else NodeSet()
         count = len(nodes)
         names = list(nodes) if count <= MAX_HOSTS else []
     except (NodeSetException, ValueError, OverflowError, AssertionError) as exc:
@@ -39,10 +43,10 @@ def expand(hostlist: str) -> list[str]:
 
 def fold(names: Iterable[str]) -> str:
     """The names as one folded hostlist (node[01-04]); "" for none. Names no host may have are quoted, not folded."""
-    from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # noqa: PLC0415
     good: list[str] = []
     odd: list[str] = []
     for name in names:
         (good if is_node_name(name) else odd).append(name)
-    text = str(NodeSet.fromlist(good, resolver=None)) if good else ""
+    text = str(NodeSet.fromlist(good, resolver=RESOLVER_NOGROUP)) if good else ""
     return ",".join([part for part in [text, *(repr(name) for name in odd)] if part])

@@ -204,7 +204,8 @@ class _Reader:
             return from_plain(cls, dict(table), where=self.name)
         except StoreError as exc:
             key = exc.what.split(" ", 1)[0]
-            raise SiteError(f"{path}: {exc.what}", where=locate(self.name, f"{path}.{key}")) from exc
+            where = locate(self.name, f"{path}.{key}" if key in table else path)
+            raise SiteError(f"[{path}] {exc.what.replace(cls.__name__ + ' ', '')}", where=where) from exc
 
 
 def locate(file_name: str, key: str) -> str:

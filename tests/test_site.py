@@ -1,0 +1,65 @@
+"""site.toml: the documented example is complete, and every mistake names its file and line."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hpcadmin.errors import SiteError
+from hpcadmin.site import Cluster, NodeGroup, Site, SlurmSite, Ssh, load_site, parse_site, read_toml
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "site.toml"
+
+
+def test_the_example_is_complete_and_read() -> None:
+    site = load_site(str(EXAMPLE))
+    tables = read_toml(EXAMPLE)
+    for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite)]:
+        assert set(tables[key]) == {f.name for f in fields(cls)}, key
+    assert set(tables["nodes"]["gpu"]) == {f.name for f in fields(NodeGroup)} - {"name"}
+    assert site.nodes[0].gpus == 8
+    assert site.slurm.options["SlurmctldTimeout"] == 120
+    assert site.run_dir == "/shared/hpcadmin"
+    assert site.limits[0]["min"] == 9000.0
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "site.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+@pytest.mark.parametrize(("text", "line", "word"), [
+    ("[ssh]\nuser = \n", 2, "TOML"),
+    ("[cluster]\nname = 'a'\n[ssh]\nusr = 'x'\n", 4, "usr"),
+    ("[slurm]\n\npartition = 7\n", 3, "partition"),
+    ("[clutser]\n", 1, "clutser"),
+    (b"[cluster]\nname = '\xff'\n", 2, "UTF-8"),
+    ("[nodes]\ngpu = 3\n", 2, "gpu"),
+    ("[nodes.gpu]\ngpus = 8\n", 1, "hosts"),
+])
+def test_mistakes_name_file_and_line(tmp_path: Path, text: str | bytes, line: int, word: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(SiteError) as info:
+        load_site(str(path))
+    assert f"{path}:{line}" in str(info.value)
+    assert word in str(info.value)
+    assert "\n" not in str(info.value)
+
+
+def test_a_missing_file_that_was_named_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match=r"absent\.toml"):
+        load_site(str(tmp_path / "absent.toml"))
+
+
+def test_no_file_at_all_is_an_empty_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HPCADMIN_SITE", raising=False)
+    site = load_site(None)
+    assert site == Site() or site.source == "/etc/hpcadmin/site.toml"
+
+
+def test_limit_must_be_an_array_of_tables() -> None:
+    with pytest.raises(SiteError, match="limit"):
+        parse_site({"limit": {"check": "x"}}, "site.toml")
