@@ -119,8 +119,8 @@ def test_scope_values_are_stable() -> None:
 
 
 def cli(*args: str, **kwargs: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "hpcadmin", *args], capture_output=True, text=True, cwd=ROOT, timeout=60,
-                          check=False, **kwargs)
+    return subprocess.run([sys.executable, "-m", "hpcadmin", *args], capture_output=True, text=True, cwd=ROOT,
+                          timeout=60, check=False, **kwargs)
 
 
 @pytest.mark.parametrize(("args", "word"), [
