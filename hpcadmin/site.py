@@ -71,6 +71,9 @@ class SlurmSite:
     version: str = ""
     backend: str = "auto"
     options: Mapping[str, Scalar] = field(default_factory=dict)   # slurm.conf keys of the site, written as they are
+    cgroup: Mapping[str, Scalar] = field(default_factory=dict)    # cgroup.conf keys of the site
+    gpu_types: Mapping[str, str] = field(default_factory=dict)    # GPU model as the tool prints it -> Type= in Gres
+    memory_margin_mib: int | None = None                          # that RealMemory stays below what the nodes have
 
 
 @dataclass(frozen=True)
