@@ -30,8 +30,10 @@ def to_plain(value: Any) -> Any:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    return json.dumps(to_plain(value), indent=indent, ensure_ascii=False, allow_nan=False,
+    text = json.dumps(to_plain(value), indent=indent, ensure_ascii=False, allow_nan=False,
                       separators=None if indent else (",", ":"))
+    # Half of a surrogate pair (undecodable bytes of an output) becomes JSON's own escape: UTF-8 has no form for it.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def loads(cls: Any, text: str, *, where: str) -> Any:
@@ -77,6 +79,8 @@ def _decode(cls: Any, value: Any, path: str) -> Any:
             return cls(value)
         except ValueError as exc:
             raise _BadValueError(f"{path} is {value!r}, not one of {', '.join(str(m.value) for m in cls)}") from exc
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _BadValueError(f"{path or 'value'} is {value}, not a number")
     if cls is float and isinstance(value, int) and not isinstance(value, bool):
         return value
     if cls is Any or (isinstance(value, cls) and not (cls is int and isinstance(value, bool))):

@@ -239,7 +239,9 @@ def _lines(cls: type[T], folder: Path, name: str, problems: list[str]) -> list[T
         problems.append(f"{name} is missing")
         return []
     values: list[T] = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    text = _text(path)
+    # Not splitlines(): texts in the records may hold other line ends (U+2028), which JSON leaves as they are.
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         try:
             values.append(records.loads(cls, line, where=f"{name}:{number}"))
         except StoreError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 # Format characters that reorder or hide text on a terminal (bidirectional marks, zero width), and all controls.
@@ -34,6 +35,8 @@ def number(value: float | int | str | None, digits: int = 4) -> str:
         return "-"
     if isinstance(value, str):
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, bool) or value == int(value):
         return str(int(value))
     if abs(value) >= 10 ** digits:
