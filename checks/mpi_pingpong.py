@@ -1,0 +1,106 @@
+"""Latency and bandwidth of MPI messages between two nodes, by message size.
+
+Runs our own mpi_pingpong, built with the site's mpicc, with one rank on each of two nodes: messages go back and forth
+for a share of `seconds` at each size; times are half of a round trip, and the data are compared.
+
+Measured: `latency` (us, the median at the smallest size), `bandwidth` (MB/s, 1e6 bytes a second, from the median time;
+the key value at 262144 bytes or at max_bytes if that is less, the other sizes as a curve), `data` (expected: intact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcadmin import checklib as lib
+from hpcadmin.check import Check, Context, Direction, Measurement, Output, ParseError, Role, Scope, Step, Subject
+
+HEAD = "# hpcadmin mpi_pingpong 1"
+COLUMNS = "# bytes samples latency_min_us latency_median_us bandwidth_MB/s bandwidth_best_MB/s"
+CHANGED = "# error: "
+KEY_BYTES = 262144
+
+
+def steps(context: Context) -> tuple[Step, ...]:
+    argv = (context.tools["mpi_pingpong"], "--max", str(context.param_int("max_bytes", 1048576)),
+            "--seconds", context.param_str("seconds", "0.8"))
+    return (Step(argv=argv, role=Role.RANKS, tasks_per_node=1, timeout_s=60.0 + 2 * float(argv[4])),)
+
+
+def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
+    pair = Subject(tuple(n.name for n in context.nodes))
+    changed = [line for o in outputs for line in lib.lines_of(o.text) if line.startswith(CHANGED)]
+    if changed:
+        return [Measurement("data", changed[0][len(CHANGED):], subject=pair, expected="intact")]
+    lines = lib.lines_of(lib.require(outputs, count=1, role=Role.RANKS)[0].text)
+    lib.no_fatal_lines(lines)
+    rows = _table(lines)
+    hosts = [_host(lines, rank, context) for rank in (0, 1)]
+    if context.nodes and sorted(hosts) != sorted(pair.nodes):
+        raise ParseError(f"ran on {' and '.join(hosts)}, not on {' and '.join(pair.nodes)}")
+    pair = pair if context.nodes else Subject(tuple(hosts))
+    limit = context.params.get("max_bytes")
+    if limit is not None and rows[-1][0] != int(limit):
+        raise ParseError(f"the largest message has {rows[-1][0]} bytes, {limit} were asked for")
+    return _measurements(rows, pair, context, lines)
+
+
+def _table(lines: Sequence[str]) -> list[tuple[int, float, float, float, float]]:
+    """bytes, latency min and median in us, bandwidth from the median and the best time in MB/s."""
+    marks = [lines.count(HEAD), lines.count(COLUMNS), sum(line.startswith("# end mpi_pingpong ") for line in lines)]
+    if marks != [1, 1, 1]:
+        raise ParseError("not one whole output of mpi_pingpong", hint="cut off, or several runs mixed")
+    last = next(n for n, line in enumerate(lines) if line.startswith("# end mpi_pingpong "))
+    end = lib.fields_of(lines[last].split()[3:], "the last line")
+    between = lines[lines.index(COLUMNS) + 1:last]
+    words = [line.split() for line in between if line[:1].isdigit()]
+    rows_said = lib.integer(end.get("rows", ""), "number of rows", least=1, most=64)
+    if any(len(w) != 6 for w in words) or len(words) != rows_said or set(end) != {"rows", "check"}:
+        raise ParseError(f"{len(words)} rows where the program says {rows_said}, or a row is torn")
+    if f"{lib.fnv1a(map(''.join, words)):08x}" != end["check"]:
+        raise ParseError("the rows do not match their check sum", hint="a value was changed after it was printed")
+    rows = []
+    for size, samples, *times in words:
+        lib.integer(samples, "samples", least=1)
+        low, mid, rate, best = (lib.positive(t, f"a value at {size} bytes") for t in times)
+        rows.append((lib.integer(size, "message size", least=1), low, mid, rate, best))
+    lib.rising([row[0] for row in rows])
+    return rows
+
+
+def _host(lines: Sequence[str], rank: int, context: Context) -> str:
+    start = f"# rank {rank} "
+    found = [line for line in lines if line.startswith(start)]
+    if len(found) != 1:
+        raise ParseError(f"rank {rank} tells {len(found)} times where it runs")
+    told = lib.fields_of(found[0][len(start):].split(), f"rank {rank}")
+    if set(told) != {"node", "host", "pid"}:
+        raise ParseError(f"rank {rank} does not tell node, host and pid")
+    nodename = "" if told["node"] == "-" else told["node"]
+    node = lib.planned_node(context, nodename, told["host"])
+    if node and node.hostname and not lib.same_host(node.hostname, told["host"]):
+        raise ParseError(f"rank {rank} on {node.name} has the host name {told['host']}, not {node.hostname}")
+    return node.name if node else nodename or told["host"]
+
+
+def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: Subject, context: Context,
+                  lines: Sequence[str]) -> list[Measurement]:
+    def value(name: str, number: float, unit: str, size: int, *, key: bool) -> Measurement:
+        way = Direction.ONE_WAY if unit == "MB/s" else Direction.NONE
+        return Measurement(name, number, unit, size, way, pair, ranks=2, nodes=len(set(pair.nodes)),
+                           pairs_at_once=context.pairs_at_once, key=key)
+
+    key = KEY_BYTES if any(row[0] == KEY_BYTES for row in rows) else rows[-1][0]
+    smallest = rows[0]
+    found = [Measurement("data", "intact", subject=pair, expected="intact"),
+             value("latency", smallest[2], "us", smallest[0], key=True),
+             value("latency_min", smallest[1], "us", smallest[0], key=False)]
+    found += [value("bandwidth", row[3], "MB/s", row[0], key=row[0] == key) for row in rows]
+    library = next((line[10:] for line in lines if line.startswith("# library ")), "")
+    return [*found, Measurement("mpi_library", library, subject=pair, key=False)]
+
+
+CHECK = Check(
+    name="mpi_pingpong", title="MPI latency and bandwidth between two nodes", scope=Scope.PAIR,
+    builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8}, steps=steps, parse=parse, seconds=1.5,
+    doc=__doc__ or "",
+)

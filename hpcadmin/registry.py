@@ -1,0 +1,280 @@
+"""Loads checks and suites by path: ours first, then the site's folder. A broken file is a SiteError with file:line."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+from hpcadmin.check import Check, Params
+from hpcadmin.errors import SiteError, UsageError
+from hpcadmin.resources import data_dir
+from hpcadmin.site import Site, locate, read_toml
+
+Pairs = Union[str, int]
+
+
+@dataclass(frozen=True)
+class SuiteEntry:
+    """One check of a suite, or several of which the first that can run on every node does.
+
+    params: check name -> what the suite or the site sets for it.
+    """
+
+    names: tuple[str, ...]
+    params: Mapping[str, Params] = field(default_factory=dict)
+
+    def params_for(self, check: Check) -> dict[str, str | int | float | bool]:
+        """The check's own defaults, with what the suite and the site changed."""
+        return {**check.params, **self.params.get(check.name, {})}
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    title: str
+    entries: tuple[SuiteEntry, ...]
+    env: Mapping[str, str] = field(default_factory=dict)    # for every step of the suite
+    pairs: Pairs = "all"                                    # "all", or how many rounds of pairs at most
+
+
+def checks_dir() -> Path:
+    return data_dir("checks")
+
+
+def load_checks(extra_dir: str = "") -> dict[str, Check]:
+    """All checks by name. extra_dir: the site's folder ([run] checks_dir).
+
+    Raises SiteError with file:line for a file that cannot be used, and where a folder is not safe to load code from.
+    """
+    files = check_files(checks_dir())
+    if extra_dir:
+        folder = Path(extra_dir).expanduser()
+        _require_safe(folder, directory=True)
+        extra = check_files(folder)
+        for path in extra:
+            _require_safe(path, directory=False)
+        files += extra
+    checks: dict[str, Check] = {}
+    origin: dict[str, Path] = {}
+    for path in files:
+        check = load_check(path)
+        if check.name in checks:
+            raise SiteError(f"check {check.name!r} is already in {origin[check.name]}",
+                            where=f"{path}:{_line_of_check(path)}", hint="give it another name")
+        checks[check.name], origin[check.name] = check, path
+    return checks
+
+
+def check_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("*.py") if not p.name.startswith(("_", ".")))
+
+
+def load_check(path: Path) -> Check:
+    """The CHECK in a file. Its code runs, in this process: the folder must be trusted."""
+    spec = importlib.util.spec_from_file_location(f"hpcadmin_check_{path.stem}", path)
+    if spec is None or spec.loader is None:  # pragma: no cover  (only for names without .py)
+        raise SiteError("is not a Python file", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as exc:  # a site's own file may raise anything at all while it is loaded
+        raise SiteError(f"check cannot be loaded: {_describe(exc)}", where=f"{path}:{_line(exc, path)}") from exc
+    check = getattr(module, "CHECK", None)
+    where = f"{path}:{_line_of_check(path)}"
+    if check is None:
+        raise SiteError("has no CHECK", where=where, hint="CHECK = Check(name=…, …)")
+    if not isinstance(check, Check):
+        raise SiteError(f"CHECK is {type(check).__name__}, not Check", where=where)
+    _validate(check, path.stem, where)
+    return check
+
+
+def _validate(check: Check, stem: str, where: str) -> None:
+    if check.name != stem:
+        raise SiteError(f"check {check.name!r} must be in a file {check.name}.py", where=where)
+    if not check.name.replace("_", "").isalnum() or not check.name.isascii():
+        raise SiteError(f"{check.name!r} is not a name: letters, digits and _", where=where)
+    if not check.title or not callable(check.steps) or not callable(check.parse):
+        raise SiteError(f"check {check.name!r} lacks a title, steps or parse", where=where)
+    for what, words in (("needs", check.needs), ("builds", check.builds), ("probe", check.probe)):
+        if not isinstance(words, tuple) or not all(isinstance(w, str) and w for w in words):
+            raise SiteError(f"{what} of check {check.name!r} is not a tuple of names", where=where)
+
+
+def _describe(exc: BaseException) -> str:
+    if isinstance(exc, SyntaxError):
+        return f"syntax error: {exc.msg}"
+    return f"{type(exc).__name__}: {exc}".replace("\n", " ")
+
+
+def _line(exc: BaseException, path: Path) -> int:
+    if isinstance(exc, SyntaxError) and exc.lineno and exc.filename == str(path):
+        return exc.lineno
+    lines = [f.lineno for f in traceback.extract_tb(exc.__traceback__) if f.filename == str(path) and f.lineno]
+    return lines[-1] if lines else 1
+
+
+def _line_of_check(path: Path) -> int:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 1
+    return next((n for n, line in enumerate(text.splitlines(), 1) if line.startswith("CHECK")), 1)
+
+
+def _require_safe(path: Path, *, directory: bool) -> None:
+    """Code is loaded only from where nobody but root and the caller can put it."""
+    try:
+        info = path.stat()
+    except OSError as exc:
+        raise SiteError(f"cannot be read: {exc.strerror}", where=str(path), hint="[run] checks_dir") from exc
+    if directory != stat.S_ISDIR(info.st_mode):
+        raise SiteError("is not a folder" if directory else "is not a file", where=str(path))
+    if info.st_uid not in (0, os.getuid()):
+        raise SiteError("belongs to another user, so no check is loaded from it", where=str(path),
+                        hint="it must belong to root or to you")
+    if info.st_mode & 0o022:
+        raise SiteError("can be written by others, so no check is loaded from it", where=str(path),
+                        hint=f"chmod go-w {path}")
+
+
+# --- suites ---------------------------------------------------------------------------------------------------
+
+
+def suite_names() -> list[str]:
+    return sorted(p.stem for p in (checks_dir() / "suites").glob("*.toml"))
+
+
+def load_suite(name: str, site: Site, checks: Mapping[str, Check] | None = None) -> Suite:
+    """The suite of that name, or in the file of that path, with what [suites.NAME] of site.toml changes.
+
+    Raises UsageError for a suite that does not exist, SiteError with file:line for a mistake in one.
+    """
+    checks = load_checks(site.checks_dir) if checks is None else checks
+    path = _suite_path(name)
+    reader = _SuiteReader(path, checks)
+    suite = reader.read(read_toml(path))
+    return _override(suite, site, checks)
+
+
+def _suite_path(name: str) -> Path:
+    if "/" in name or name.endswith(".toml"):
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(f"no suite file {name!r}", hint=f"known suites: {', '.join(suite_names())}")
+        return path
+    if name not in suite_names():
+        raise UsageError(f"unknown suite {name!r}", hint=f"known suites: {', '.join(suite_names())}")
+    return checks_dir() / "suites" / f"{name}.toml"
+
+
+def _override(suite: Suite, site: Site, checks: Mapping[str, Check]) -> Suite:
+    table = site.suites.get(suite.name)
+    if table is None:
+        return suite
+    reader = _SuiteReader(Path(site.source or "site.toml"), checks, prefix=f"suites.{suite.name}.")
+    reader.only_keys(table, {"env", "params", "pairs"})
+    params = reader.params_by_check(table.get("params", {}), {n for e in suite.entries for n in e.names})
+    entries = tuple(
+        SuiteEntry(e.names, {n: {**e.params.get(n, {}), **params.get(n, {})} for n in e.names
+                             if n in e.params or n in params})
+        for e in suite.entries)
+    env = {**suite.env, **reader.env(table.get("env", {}))}
+    return Suite(suite.name, suite.title, entries, env, reader.pairs(table.get("pairs", suite.pairs)))
+
+
+class _SuiteReader:
+    """Strict reading of a suite's tables; every error names file and line."""
+
+    def __init__(self, path: Path, checks: Mapping[str, Check], prefix: str = "") -> None:
+        self.path = path
+        self.checks = checks
+        self.prefix = prefix
+
+    def read(self, tables: Mapping[str, Any]) -> Suite:
+        self.only_keys(tables, {"title", "entry", "env", "pairs"})
+        title = tables.get("title", "")
+        if not isinstance(title, str):
+            raise self.error("title", "must be a string")
+        raw = tables.get("entry", [])
+        if not isinstance(raw, list) or not raw or not all(isinstance(e, dict) for e in raw):
+            raise self.error("entry", "must be [[entry]] tables, at least one")
+        return Suite(self.path.stem, title or self.path.stem, tuple(self.entry(e) for e in raw),
+                     self.env(tables.get("env", {})), self.pairs(tables.get("pairs", "all")))
+
+    def entry(self, table: Mapping[str, Any]) -> SuiteEntry:
+        self.only_keys(table, {"check", "one_of", "params"})
+        if ("check" in table) == ("one_of" in table):
+            raise self.error("entry", "must have either check = \"…\" or one_of = [\"…\", \"…\"]")
+        names = [table["check"]] if "check" in table else table["one_of"]
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+            raise self.error("one_of" if "one_of" in table else "check", "must name checks")
+        for name in names:
+            self.known(name)
+        raw = table.get("params", {})
+        if "check" in table:
+            return SuiteEntry((names[0],), {names[0]: self.params(self.checks[names[0]], raw)} if raw else {})
+        return SuiteEntry(tuple(names), self.params_by_check(raw, set(names)))
+
+    def params_by_check(self, raw: Any, names: set[str]) -> dict[str, Params]:
+        if not isinstance(raw, dict):
+            raise self.error("params", "must be a table of tables by check")
+        for name, table in raw.items():
+            if name not in names:
+                raise self.error(f"params.{name}", f"is no check of this suite ({', '.join(sorted(names))})")
+            if not isinstance(table, dict):
+                raise self.error(f"params.{name}", "must be a table of the check's parameters")
+        return {name: self.params(self.checks[name], table) for name, table in raw.items()}
+
+    def params(self, check: Check, raw: Any) -> Params:
+        if not isinstance(raw, dict):
+            raise self.error("params", "must be a table")
+        for key, value in raw.items():
+            if key not in check.params:
+                known = ", ".join(sorted(check.params)) or "none"
+                raise self.error(f"params.{key}", f"is no parameter of {check.name}; it has: {known}")
+            default = check.params[key]
+            same = type(value) is type(default) or (isinstance(default, float) and type(value) is int)
+            if not same:
+                raise self.error(f"params.{key}", f"of {check.name} must be of type {type(default).__name__}")
+        return dict(raw)
+
+    def env(self, raw: Any) -> dict[str, str]:
+        if not isinstance(raw, dict):
+            raise self.error("env", "must be a table")
+        for key, value in raw.items():
+            if not isinstance(value, str) or "\0" in value or "\n" in value:
+                raise self.error(f"env.{key}", "must be a string of one line")
+            if not key.replace("_", "").isalnum() or not key.isascii() or key[0].isdigit():
+                raise self.error(f"env.{key}", "is not the name of an environment variable")
+        return dict(raw)
+
+    def pairs(self, raw: Any) -> Pairs:
+        if raw == "all" or (type(raw) is int and raw >= 1):
+            return raw  # type: ignore[no-any-return]
+        raise self.error("pairs", "must be \"all\" or the number of rounds, at least 1")
+
+    def known(self, name: str) -> None:
+        if name not in self.checks:
+            where = _line_with(self.path, f'"{name}"')
+            raise SiteError(f"unknown check {name!r}", where=where,
+                            hint=f"known checks: {', '.join(sorted(self.checks))}")
+
+    def only_keys(self, table: Mapping[str, Any], known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                raise self.error(key, f"is not known here; known are {', '.join(sorted(known))}")
+
+    def error(self, key: str, what: str) -> SiteError:
+        return SiteError(f"{self.prefix}{key} {what}", where=locate(str(self.path), f"{self.prefix}{key}"))
+
+
+def _line_with(path: Path, text: str) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((f"{path}:{n}" for n, line in enumerate(lines, 1) if text in line), str(path))
