@@ -1,0 +1,130 @@
+"""Node and job states as Slurm's commands print them: a base state and flags, never only the first word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# sinfo(1), NODE STATE CODES: what a character at the end means.
+_SUFFIXES = {
+    "*": "NOT_RESPONDING", "-": "PLANNED", "~": "POWERED_DOWN", "#": "POWERING_UP", "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "!": "POWER_DOWN", "%": "POWERING_DOWN",
+}
+# Words of sinfo and scontrol that are flags on a base state, or both at once.
+_SHORT = {
+    "ALLOC": ("ALLOCATED",), "MIX": ("MIXED",), "UNK": ("UNKNOWN",), "FUTR": ("FUTURE",), "BOOT": ("", "POWERING_UP"),
+    "DRAINED": ("IDLE", "DRAIN"), "DRNG": ("ALLOCATED", "DRAIN"), "DRAINING": ("ALLOCATED", "DRAIN"),
+    "COMP": ("", "COMPLETING"), "COMPLETING": ("", "COMPLETING"), "MAINT": ("", "MAINTENANCE"),
+    "RESV": ("", "RESERVED"), "RESERVED": ("", "RESERVED"), "PLND": ("IDLE", "PLANNED"), "FAILG": ("", "FAIL"),
+    "FAILING": ("", "FAIL"), "FAIL": ("", "FAIL"), "NPC": ("", "PERFCTRS"), "NO_RESPOND": ("", "NOT_RESPONDING"),
+    "REBOOT": ("", "REBOOT_REQUESTED"), "REBOOT^": ("", "REBOOT_ISSUED"), "INVAL": ("", "INVALID"),
+    "INVALID": ("", "INVALID"), "INVALID_REG": ("", "INVALID"), "POW_DN": ("", "POWERING_DOWN"),
+    "POW_UP": ("", "POWERING_UP"), "BLOCK": ("", "BLOCKED"), "POWER_DOWN": ("", "POWER_DOWN"),
+}
+_BASES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN"})
+_UNUSABLE_BASES = {"DOWN": "down", "ERROR": "in error", "FUTURE": "not yet there", "UNKNOWN": "in an unknown state"}
+_UNUSABLE_FLAGS = {
+    "DRAIN": "drained", "FAIL": "failing", "NOT_RESPONDING": "not responding", "POWERED_DOWN": "powered down",
+    "POWERING_DOWN": "powering down", "POWER_DOWN": "about to be powered down", "POWERING_UP": "powering up",
+    "REBOOT_REQUESTED": "about to reboot", "REBOOT_ISSUED": "rebooting", "INVALID": "registered with wrong values",
+    "INVALID_REG": "registered with wrong values", "NO_RESPOND": "not responding", "BLOCKED": "blocked",
+    "MAINTENANCE": "in maintenance", "MAINT": "in maintenance",
+}
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """base "" : no base state was told. flags are Slurm's long names."""
+
+    base: str
+    flags: frozenset[str] = frozenset()
+    text: str = ""
+
+    @property
+    def unusable(self) -> str:
+        """Why no job of ours can start there now or soon, "" when one can. What is unknown counts as unusable."""
+        bad = [text for flag, text in _UNUSABLE_FLAGS.items() if flag in self.flags]
+        if self.base in _UNUSABLE_BASES:
+            bad.insert(0, _UNUSABLE_BASES[self.base])
+        elif self.base not in _BASES and not bad:
+            bad.append(f"in state {self.text or 'unknown'}, which is not known here")
+        return ", ".join(dict.fromkeys(bad))
+
+    @property
+    def busy(self) -> bool:
+        return self.base in ("ALLOCATED", "MIXED") or "COMPLETING" in self.flags
+
+
+def node_state(value: str | Iterable[str], flags: Iterable[str] = ()) -> NodeState:
+    """From scontrol's IDLE+DRAIN, sinfo's idle* or drained, or the lists and separate flags of --json."""
+    words = value.split("+") if isinstance(value, str) else list(value)
+    text = "+".join([*words, *flags])
+    base, found = "", set()
+    for word in [*words, *flags]:
+        name = word.strip().upper()
+        if name not in _SHORT:
+            while name and name[-1] in _SUFFIXES:
+                found.add(_SUFFIXES[name[-1]])
+                name = name[:-1]
+        own_base, *own_flags = _SHORT.get(name, (name,) if name in _BASES else ("", name))
+        base = base or own_base
+        found.update(flag for flag in own_flags if flag)
+    return NodeState(base, frozenset(found), text)
+
+
+# squeue(1) and sacct(1), JOB STATE CODES.
+_RUNNING = frozenset({
+    "PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED",
+    "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "EXPEDITING", "POWER_UP_NODE",
+    "UPDATE_DB",
+})
+_ENDED = {
+    "COMPLETED": "completed", "CANCELLED": "was cancelled", "FAILED": "failed", "TIMEOUT": "ran into its time limit",
+    "NODE_FAIL": "lost a node (NODE_FAIL)", "PREEMPTED": "was preempted", "BOOT_FAIL": "could not boot its nodes",
+    "DEADLINE": "passed its deadline", "OUT_OF_MEMORY": "ran out of memory", "REVOKED": "was revoked",
+    "LAUNCH_FAILED": "could not be launched", "RECONFIG_FAIL": "could not be reconfigured",
+}
+# Reasons for which a pending job never starts unless somebody acts.
+_HOPELESS = frozenset({
+    "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit", "JobHeldUser", "JobHeldAdmin",
+    "BadConstraints", "InvalidAccount", "InvalidQOS", "AssociationJobLimit", "DependencyNeverSatisfied",
+    "ReservationDeleted", "AccountNotAllowed", "QOSNotAllowed", "JobLaunchFailure", "NonZeroExitCode",
+    "launch failed requeued held", "job requeued in held state",
+})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as Slurm knows it now. state "" : Slurm does not know the job (any more)."""
+
+    id: int
+    state: str = ""
+    reason: str = ""
+    nodes: str = ""
+    exit_code: str = ""
+    comment: str = ""
+
+    @property
+    def over(self) -> bool:
+        """It will not run any further. A state that is not known here counts as over: never wait for ever."""
+        return self.base not in _RUNNING
+
+    @property
+    def base(self) -> str:
+        return re.split(r"[ +]", self.state.strip().upper(), maxsplit=1)[0]
+
+    @property
+    def hopeless(self) -> bool:
+        return self.base == "PENDING" and self.reason in _HOPELESS
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words for a reason."""
+        if not self.state:
+            return "is not known to Slurm any more"
+        words = _ENDED.get(self.base, f"ended in state {self.state}")
+        extra = [] if self.reason in ("", "None", "NonZeroExitCode") else [self.reason]
+        if self.exit_code not in ("", "0:0"):
+            extra.append(f"exit code {self.exit_code}")
+        return f"{words} ({', '.join(extra)})" if extra else words
