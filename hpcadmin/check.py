@@ -104,6 +104,8 @@ class Step:
     """One thing to start: an argv (never a shell string) with the place and the time it gets.
 
     nodes: where it runs; empty means all nodes of the test. For SERVER and CLIENT exactly one node each.
+    gpus_per_task: the step gets that many GPUs a node for each of its tasks there, and every task of a node sees all
+    of them (GPUs reach each other over NVLink only then; nccl-tests takes the device of its local rank).
     """
 
     argv: tuple[str, ...]
@@ -128,7 +130,8 @@ class NodeView:
     memory_mib: int | None = None
     gpus: int | None = None
     gpu_model: str = ""
-    gpu_uuids: tuple[str, ...] = ()
+    gpu_uuids: tuple[str, ...] = ()     # by GPU index
+    gpu_pci: tuple[str, ...] = ()       # PCI addresses by GPU index
     rdma_devices: tuple[str, ...] = ()
     simulated: str = ""                 # name of the hardware profile; "" on a real node
 
