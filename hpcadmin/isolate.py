@@ -75,13 +75,10 @@ def _finding_of(cause: _Cause) -> Finding:
     devices = sorted({v.subject.device for v in cause.verdicts if v.subject.device}, key=_natural)
     device = ", ".join(devices)
     about = [v for v in cause.verdicts if v.subject.device or not devices] or cause.verdicts
-    peers = [v for v in about if v.basis == "peers"]
     own = [v for v in about if v.basis != "peers" or not cause.pairs]
     sentences = cause.pairs + [f"{v.check}: {v.reason or v.status.value}" for v in own[:3]]
     if len(own) > 3:
         sentences.append(f"and {len(own) - 3} more")
-    if cause.pairs and peers:
-        sentences.append("so say its peers too")
     groups = [v for v in cause.explains if len(v.subject.nodes) != 2]
     if groups:
         sentences.append("explains " + ", ".join(dict.fromkeys(f"{v.check} {v.status.value}" for v in groups)))

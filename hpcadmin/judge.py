@@ -10,7 +10,7 @@ from hpcadmin.check import Limit, Measurement, Status, Subject, Verdict
 from hpcadmin.model import Inventory, Node
 from hpcadmin.peers import impossible, lower_is_better, number_problem, peer_verdicts
 from hpcadmin.rundata import TestResult
-from hpcadmin.text import number
+from hpcadmin.text import byte_size, number
 
 MOST_AGAIN = 200     # tests that are measured again at most; what is beyond that stays as it was first judged
 _PAIRS_A_NODE = 8    # of a node that its peers accuse: its best pairs, since the best one decides
@@ -276,7 +276,7 @@ def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions:
 
 
 def _name(m: Measurement) -> str:
-    return m.name if m.size_bytes is None else f"{m.name} at {m.size_bytes} B"
+    return m.name if m.size_bytes is None else f"{m.name} at {byte_size(m.size_bytes)}"
 
 
 def _shown(m: Measurement) -> str:

@@ -200,7 +200,8 @@ def _verdict(accused: _Accused, repeated: Sequence[Sample], repetitions: dict[st
     distance = _distance(accused.best.value, accused.median, accused.lower)
     side = "above" if accused.lower else "below"
     of_pairs = f"best of {len(accused.own)} pairs " if len(accused.own) > 1 else ""
-    peers = f"{distance:.0%} {side} the median of {accused.nodes} nodes ({number(accused.median)})"
+    far = f"{distance:.0%}" if accused.lower or distance < 0.99 else "over 99%"
+    peers = f"{far} {side} the median of {accused.nodes} nodes ({number(accused.median)})"
     again = f", again {_and(values)}" if values else ""
     outputs = dict.fromkeys(o for r in [s.result for s in accused.own] + [x for k in sorted(rounds) for x in rounds[k]]
                             for o in r.outputs)

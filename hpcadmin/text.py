@@ -44,6 +44,14 @@ def number(value: float | int | str | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
+def byte_size(count: int) -> str:
+    """256 KiB, 1 GiB, 1000 B: only exact multiples get a larger unit."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= factor and count % factor == 0:
+            return f"{count // factor} {unit}"
+    return f"{count} B"
+
+
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """"1 node", "4 nodes"."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
