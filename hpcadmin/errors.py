@@ -61,3 +61,5 @@ class StoreError(HpcadminError):
 
 class LabError(HpcadminError):
     """The lab cluster could not be started, changed or ended."""
+
+    exit_status = EXIT_UNREACHABLE
