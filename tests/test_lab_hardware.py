@@ -1,0 +1,355 @@
+"""Simulated hardware: profiles, the trees built from them, and the stand-ins run straight from a tree."""
+
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET  # only our own stand-ins' output is parsed
+
+import pytest
+
+from hpcadmin.errors import LabError
+from hpcadmin.lab import hardware
+from hpcadmin.lab.hardware_pci import pci_nodes, relation
+from hpcadmin.lab.hardware_profile import id_list, id_mask
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc") or not shutil.which("mpicc"),
+                                reason="the stand-ins need cc and mpicc (apt install gcc libopenmpi-dev)")
+NAMES = ["4xA100-pcie", "7xH100", "8xH100", "8xH100-narrow"]
+
+
+def ids(text):
+    found = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def read(path):
+    return path.read_text().rstrip("\n")
+
+
+def parsed(text):
+    return ET.fromstring(text)  # noqa: S314
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory):
+    base = tmp_path_factory.mktemp("sim")
+    for name in NAMES:
+        hardware.build(hardware.load_profile(name), base / name, "node01")
+    return base
+
+
+class Tool:
+    """Runs a stand-in of a tree with faults of its own."""
+
+    def __init__(self, tree, tmp_path):
+        self.tree = tree
+        self.faults = tmp_path / "faults"
+
+    def __call__(self, *argv, faults="", env=None, path=None):
+        self.faults.write_text(faults)
+        variables = {"PATH": "/usr/bin:/bin:/usr/sbin", "HPCADMIN_SIM_DIR": str(self.tree),
+                     "HPCADMIN_SIM_FAULTS": str(self.faults), **(env or {})}
+        program = [path] if path else []
+        return subprocess.run([*program, str(self.tree / "bin" / argv[0]), *argv[1:]], capture_output=True, text=True,
+                              env=variables, timeout=30, check=False)
+
+
+@pytest.fixture
+def tool(trees, tmp_path):
+    return Tool(trees / "8xH100", tmp_path)
+
+
+# --- profiles
+
+def test_the_profiles_are_known():
+    assert hardware.known_profiles() == NAMES
+
+
+def test_an_unknown_profile_names_the_known_ones():
+    with pytest.raises(LabError, match="8xH100"):
+        hardware.load_profile("9xH100")
+    with pytest.raises(LabError):
+        hardware.load_profile("../profiles/8xH100")
+
+
+def test_an_absent_gpu_renumbers_what_is_behind_it():
+    gpus = hardware.load_profile("7xH100").gpus
+    assert [g.pci for g in gpus][5:] == ["0000:c3:00.0", "0000:df:00.0"]
+    assert [g.index for g in gpus] == [g.minor for g in gpus] == list(range(7))
+
+
+def test_minors_need_not_follow_the_bus():
+    gpus = hardware.load_profile("4xA100-pcie").gpus
+    assert [g.minor for g in gpus] == [2, 3, 0, 1]
+    assert [g.pci for g in gpus] == sorted(g.pci for g in gpus)
+
+
+def test_slurm_lines():
+    node, gres = hardware.slurm_lines(hardware.load_profile("8xH100"))
+    assert node == "Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 Gres=gpu:h100:8"
+    lines = gres.format(node="node01").splitlines()
+    assert len(lines) == 8
+    assert lines[5] == ("NodeName=node01 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia5 Cores=56-111 "
+                        "Links=18,18,18,18,18,-1,18,18 Flags=nvidia_gpu_env")
+    assert "File=/dev/nvidia2 Cores=0-31 Links=-1,12,0,0" in hardware.slurm_lines(
+        hardware.load_profile("4xA100-pcie"))[1].splitlines()[0]
+
+
+# --- trees
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sibling_lists_and_masks_agree(trees, name):
+    cpu = hardware.load_profile(name).cpu
+    base = trees / name / "sys/devices/system/cpu"
+    assert ids(read(base / "online")) == list(range(cpu.count))
+    for number in range(cpu.count):
+        topology = base / f"cpu{number}/topology"
+        siblings = ids(read(topology / "thread_siblings_list"))
+        assert number in siblings
+        assert len(siblings) == cpu.threads_per_core
+        assert siblings[1] - siblings[0] == cpu.cores
+        mask = int(read(topology / "thread_siblings").replace(",", ""), 16)
+        assert [i for i in range(cpu.count) if mask >> i & 1] == siblings
+        package = int(read(topology / "physical_package_id"))
+        assert number in ids(read(topology / "package_cpus_list")) == ids(
+            read(trees / name / f"sys/devices/system/node/node{package}/cpulist"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pci_devices_hang_together(trees, name):
+    profile = hardware.load_profile(name)
+    base = trees / name / "sys/bus/pci/devices"
+    listed = sorted(p.name for p in base.iterdir() if not p.name.startswith("."))
+    assert listed == [node.address for node in pci_nodes(profile)]
+    gpus = [a for a in listed if read(base / a / "class") == "0x030200"]
+    assert gpus == [g.pci for g in profile.gpus]
+    for address in listed:
+        device = base / address
+        numa = int(read(device / "numa_node"))
+        node = trees / name / f"sys/devices/system/node/node{numa}"
+        assert read(device / "local_cpulist") == read(node / "cpulist")
+        assert read(device / "local_cpus") == read(node / "cpumap")
+        raw = (device / "config").read_bytes()
+        assert f"0x{raw[1]:02x}{raw[0]:02x}" == read(device / "vendor")
+        assert (device / "driver").resolve().is_dir()
+        above = device.resolve().parent.name
+        assert above.startswith("pci0000:") or int(read(base / above / "class"), 16) >> 8 == 0x0604
+
+
+def test_links_hold_when_only_one_part_is_mounted(trees, tmp_path):
+    moved = tmp_path / "pci"
+    shutil.copytree(trees / "8xH100/sys/bus/pci", moved, symlinks=True)
+    broken = [p for p in moved.rglob("*") if p.is_symlink() and not p.exists()]
+    assert broken == []
+
+
+def test_relations_come_from_the_bus():
+    nodes = {n.address: n for n in pci_nodes(hardware.load_profile("8xH100"))}
+    gpu, nic = nodes["0000:1b:00.0"], nodes["0000:18:00.0"]
+    assert relation(gpu, nic) == "PXB"
+    assert relation(gpu, nodes["0000:40:00.0"]) == "NODE"
+    assert relation(gpu, nodes["0000:dc:00.0"]) == "SYS"
+    assert relation(nodes["0000:07:00.0"], nodes["0000:08:00.0"]) == "PIX"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_of_the_device_list_can_be_made(trees, name):
+    lines = read(trees / name / "dev.list").splitlines()
+    for line in lines:
+        assert re.fullmatch(r"c \d+ \d+ 0[0-7]{3} /dev/[a-z0-9/-]+", line), line
+    assert len({tuple(line.split()[1:3]) for line in lines}) == len(lines)
+    made = {line.split()[4] for line in lines}
+    assert {f"/dev/nvidia{g.minor}" for g in hardware.load_profile(name).gpus} <= made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hwloc_xml_counts(trees, name):
+    profile = hardware.load_profile(name)
+    root = parsed((trees / name / "hwloc.xml").read_text())
+    kinds = [o.get("type") for o in root.iter("object")]
+    assert kinds.count("PU") == profile.cpu.count
+    assert kinds.count("Core") == profile.cpu.cores
+    assert kinds.count("Package") == kinds.count("NUMANode") == profile.cpu.sockets
+    assert kinds.count("OSDev") == len(profile.nics)
+    assert len([o for o in root.iter("object") if (o.get("pci_type") or "").startswith("0302")]) == len(profile.gpus)
+
+
+@pytest.mark.skipif(not shutil.which("slurmd"), reason="slurmd is not installed")
+def test_slurmd_sees_the_profile(trees):
+    done = subprocess.run(["slurmd", "-C"], capture_output=True, text=True, check=False, timeout=20,
+                          env={**os.environ, "HWLOC_XMLFILE": str(trees / "8xH100/hwloc.xml")})
+    assert "CPUs=224 Boards=1 SocketsPerBoard=2 CoresPerSocket=56 ThreadsPerCore=2" in done.stdout
+
+
+def test_a_node_is_always_the_same_and_nodes_differ(trees, tmp_path):
+    profile = hardware.load_profile("4xA100-pcie")
+    hardware.build(profile, tmp_path / "again", "node01")
+    hardware.build(profile, tmp_path / "other", "node02")
+    first, again, other = (d / "gpus.tsv" for d in (trees / "4xA100-pcie", tmp_path / "again", tmp_path / "other"))
+    assert first.read_text() == again.read_text() != other.read_text()
+    names = [sorted(str(p.relative_to(d)) for p in d.rglob("*")) for d in (tmp_path / "again", tmp_path / "other")]
+    assert names[0] == names[1]
+    with pytest.raises(LabError, match="not empty"):
+        hardware.build(profile, tmp_path / "other", "node02")
+
+
+def test_driver_files_name_minor_and_address(trees):
+    base = trees / "4xA100-pcie/proc/driver/nvidia/gpus"
+    minors = {p.name: re.search(r"Device Minor:\s+(\d+)", read(p / "information"))[1] for p in base.iterdir()}
+    assert minors == {"0000:17:00.0": "2", "0000:31:00.0": "3", "0000:b1:00.0": "0", "0000:ca:00.0": "1"}
+
+
+def test_lists_and_masks_as_the_kernel_prints_them():
+    assert id_list((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
+    assert id_list(()) == ""
+    assert id_mask((0, 33), 40) == "02,00000001"
+    assert id_mask((31,), 32) == "80000000"
+
+
+def test_faults_reach_sysfs_and_heal(trees, tmp_path):
+    profile = hardware.load_profile("8xH100")
+    hardware.build(profile, tmp_path / "n", "node02")
+    device = tmp_path / "n/sys/bus/pci/devices/0000:c3:00.0"
+    healthy = (device / "config").read_bytes()
+    hardware.apply_faults(profile, tmp_path / "n", ["gpu 5 lost", "gpu 2 slow"])
+    assert (device / "config").read_bytes() == b"\xff" * 256
+    assert read(tmp_path / "n/sys/bus/pci/devices/0000:52:00.0/current_link_width") == "8"
+    assert read(tmp_path / "n/sys/bus/pci/devices/0000:1b:00.0/current_link_width") == "16"
+    hardware.apply_faults(profile, tmp_path / "n", [])
+    assert (device / "config").read_bytes() == healthy
+    for wrong in ("gpu 8 lost", "gpu 1 melted", "nonsense"):
+        with pytest.raises(LabError, match="no fault"):
+            hardware.apply_faults(profile, tmp_path / "n", [wrong])
+
+
+# --- nvidia-smi
+
+def test_list_of_gpus(tool):
+    done = tool("nvidia-smi", "-L")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert [line.split(":")[0] for line in lines] == [f"GPU {i}" for i in range(8)]
+    uuid = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    assert re.fullmatch(rf"GPU 0: NVIDIA H100 80GB HBM3 \(UUID: {uuid}\)", lines[0])
+
+
+def test_xml_has_what_the_drivers_xml_has(tool):
+    root = parsed(tool("nvidia-smi", "-q", "-x").stdout)
+    gpus = root.findall("gpu")
+    assert root.findtext("attached_gpus") == "8" == str(len(gpus))
+    assert gpus[5].get("id") == "00000000:C3:00.0"
+    for path, value in (("product_name", "NVIDIA H100 80GB HBM3"), ("minor_number", "5"),
+                        ("fb_memory_usage/total", "81559 MiB"), ("mig_mode/current_mig", "Disabled"),
+                        ("pci/pci_gpu_link_info/link_widths/current_link_width", "16x"), ("fabric/state", "Completed"),
+                        ("remapped_rows/remapped_row_pending", "No"), ("ecc_mode/current_ecc", "Enabled"),
+                        ("clocks_event_reasons/clocks_event_reason_hw_slowdown", "Not Active")):
+        assert gpus[5].findtext(path) == value, path
+    assert len({g.findtext("serial") for g in gpus}) == 8
+
+
+def test_text_and_xml_tell_the_same(tool):
+    text = tool("nvidia-smi", "-q").stdout
+    assert text.count("\nGPU 00000000:") == 8
+    assert "\n    Minor Number                          : 7\n" in text
+    assert "\n            HW Thermal Slowdown           : Not Active\n" in text
+
+
+@pytest.mark.parametrize(("form", "first", "row"), [
+    ("csv", "index, memory.total [MiB], name", "1, 81559 MiB, NVIDIA H100 80GB HBM3"),
+    ("csv,noheader", "1, 81559 MiB, NVIDIA H100 80GB HBM3", ""),
+    ("csv,noheader,nounits", "1, 81559, NVIDIA H100 80GB HBM3", ""),
+])
+def test_queries(tool, form, first, row):
+    done = tool("nvidia-smi", "--query-gpu=index,memory.total,gpu_name", f"--format={form}", "-i", "1")
+    assert done.stdout.splitlines() == [first, row] if row else [first]
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("argv", "text", "status"), [
+    (["--query-gpu=index,nonsense", "--format=csv"], 'Field "nonsense" is not a valid field to query.', 2),
+    (["--query-gpu=index", "--format=json"], "format", 2),
+    (["--frobnicate"], "ERROR: Option --frobnicate is not recognized. Please run 'nvidia-smi -h'.", 2),
+    (["-i", "9", "-L"], "No devices were found", 6),
+    (["topo", "-z"], "not recognized", 2),
+])
+def test_wrong_use(tool, argv, text, status):
+    done = tool("nvidia-smi", *argv)
+    assert text in done.stdout
+    assert done.returncode == status
+
+
+def test_no_driver(tool):
+    done = tool("nvidia-smi", env={"HPCADMIN_SIM_DIR": "/nonexistent"})
+    assert "couldn't communicate with the NVIDIA driver" in done.stdout
+    assert done.returncode == 9
+
+
+def matrix(text):
+    rows = [re.sub(r"\x1b\[\d*m", "", line).split("\t") for line in text.split("\n\n")[0].splitlines()]
+    return rows[0][1:], {r[0]: [c.strip() for c in r[1:]] for r in rows[1:]}
+
+
+def test_topology_matrix(tool):
+    header, rows = matrix(tool("nvidia-smi", "topo", "-m").stdout)
+    assert header[:9] == [*[f"GPU{i}" for i in range(8)], "NIC0"]
+    assert rows["GPU0"][:8] == ["X", *["NV18"] * 7]
+    assert rows["GPU0"][8:16] == ["PXB", "NODE", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS"]
+    assert rows["GPU5"][16:18] == ["56-111,168-223", "1"]
+    assert len(rows) == 16
+
+
+def test_bridged_pairs(trees, tmp_path):
+    _, rows = matrix(Tool(trees / "4xA100-pcie", tmp_path)("nvidia-smi", "topo", "-m").stdout)
+    assert rows["GPU0"][:5] == ["X", "NV12", "SYS", "SYS", "NODE"]
+    assert rows["GPU2"][:5] == ["SYS", "SYS", "X", "NV12", "SYS"]
+
+
+def test_a_lost_gpu_keeps_its_index_and_is_named(tool):
+    message = "0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU"
+    listed = tool("nvidia-smi", "-L", faults="gpu 5 lost\n")
+    lines = listed.stdout.splitlines()
+    assert listed.returncode == 15
+    assert lines[5] == f"Unable to determine the device handle for gpu {message}"
+    assert lines[6].startswith("GPU 6:")
+    table = tool("nvidia-smi", faults="gpu 5 lost\n")
+    assert (table.stdout, table.returncode) == (f"Unable to determine the device handle for GPU{message}\n", 15)
+    rows = tool("nvidia-smi", "--query-gpu=index", "--format=csv,noheader", faults="gpu 5 lost\n").stdout.splitlines()
+    assert rows[1:] == ["0", "1", "2", "3", "4", "6", "7"]
+    header, matrix_rows = matrix(tool("nvidia-smi", "topo", "-m", faults="gpu 5 lost\n").stdout.split("\n", 1)[1])
+    assert "GPU5" not in header
+    assert len(matrix_rows["GPU6"]) == len(header) + 1     # the tool prints one more tab before the last column
+
+
+def test_a_slow_gpu_says_so(tool):
+    done = tool("nvidia-smi", "-q", "-x", faults="gpu 2 slow\n")
+    gpus = parsed(done.stdout).findall("gpu")
+    states = [g.findtext("clocks_event_reasons/clocks_event_reason_hw_slowdown") for g in gpus]
+    assert [i for i, s in enumerate(states) if s == "Active"] == [2]
+    assert gpus[2].findtext("pci/pci_gpu_link_info/link_widths/current_link_width") == "8x"
+    assert done.returncode == 0
+
+
+def test_a_narrow_link_from_the_profile(trees, tmp_path):
+    done = Tool(trees / "8xH100-narrow", tmp_path)("nvidia-smi", "--query-gpu=pcie.link.width.current",
+                                                   "--format=csv,noheader")
+    assert done.stdout.split() == ["16", "16", "16", "8", "16", "16", "16", "16"]
+
+
+
+# --- ibstat
+
+def test_ibstat(tool):
+    done = tool("ibstat")
+    assert done.stdout.count("\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n") == 8
+    assert done.stdout.count("Link layer: InfiniBand") == 8
+    assert tool("ibstat", "-l").stdout.split() == [f"mlx5_{i}" for i in range(8)]
+    one = tool("ibstat", "mlx5_3")
+    assert one.stdout.startswith("CA 'mlx5_3'\n\tCA type: MT4129\n")
+    assert one.stdout.count("CA '") == 1
+    bad = tool("ibstat", "mlx5_9")
+    assert bad.returncode == 255
+    assert "mlx5_9" in bad.stderr
