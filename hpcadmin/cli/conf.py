@@ -1,0 +1,140 @@
+"""hpcadmin conf: Slurm's configuration files from the inventory, and why each line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcadmin.cli import complain
+from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_USAGE, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from hpcadmin.conf.parts import Explained, Problem, Rendering
+    from hpcadmin.model import Inventory
+    from hpcadmin.site import Site
+
+
+@click.group()
+def command() -> None:
+    """Slurm's configuration files, and why each line."""
+
+
+@command.command()
+@click.option("--inventory", "inventory_path", metavar="FILE",
+              help="What was discovered (else the accepted inventory).")
+@click.option("-o", "--output", metavar="DIR",
+              help="Write the files there, never to /etc/slurm; else they are printed.")
+@click.option("--explain", is_flag=True, help="Print each line with its reason and source.")
+@click.option("--comments", is_flag=True, help="Put each line's reason into the files as comments.")
+@click.option("--slurm-version", metavar="VERSION", default="",
+              help="Slurm to write for, 22.05 to 26.05 (else the site's, else the nodes').")
+@click.option("--as-is", is_flag=True,
+              help="Describe nodes with faults as they are, and leave out those that did not answer.")
+@click.option("--json", "as_json", is_flag=True, help="Files, explanations, notes and problems as JSON.")
+@click.pass_context
+def render(ctx: click.Context, *, inventory_path: str | None, output: str | None, explain: bool, comments: bool,
+           slurm_version: str, as_is: bool, as_json: bool) -> int:
+    """slurm.conf, gres.conf and cgroup.conf from the inventory and site.toml."""
+    from hpcadmin.conf.render import RenderOptions
+    from hpcadmin.conf.render import render as render_files
+    from hpcadmin.site import load_site
+    site = load_site(ctx.obj["site"])
+    folder = output_folder(output, site) if output else None
+    inventory = load_inventory(inventory_path, site)
+    result = render_files(inventory, site, RenderOptions(slurm_version, as_is, comments))
+    if not as_json:
+        for note in result.notes:
+            complain(f"note: {note}")
+    if result.problems:
+        return refuse(result, site, as_json=as_json)
+    if folder is not None:
+        write(folder, result.files)
+    if as_json:
+        click.echo(to_json(result))
+    elif explain:
+        click.echo(explanation(result.explained), nl=False)
+    elif folder is not None:
+        click.echo("\n".join(f"wrote {folder / name}" for name in result.files))
+    else:
+        click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in result.files.items()), nl=False)
+    return EXIT_OK
+
+
+def load_inventory(path: str | None, site: Site) -> Inventory:
+    from hpcadmin import records, state
+    from hpcadmin.files import MAX_READ_BYTES, read_bounded
+    from hpcadmin.model import INVENTORY_SCHEMA, Inventory
+    file = Path(path) if path else state.inventory_file(site)
+    if not file.exists():
+        raise StoreError("no such inventory", where=str(file),
+                         hint="run hpcadmin discover, or name a file with --inventory")
+    raw = read_bounded(file.resolve(), limit=MAX_READ_BYTES)
+    found: Inventory = records.loads(Inventory, raw.decode("utf-8", "surrogateescape"), where=str(file))
+    if found.schema != INVENTORY_SCHEMA:
+        raise StoreError(f"inventory of schema {found.schema}, this hpcadmin reads {INVENTORY_SCHEMA}", where=str(file),
+                         hint="run hpcadmin discover again")
+    return found
+
+
+def output_folder(name: str, site: Site) -> Path:
+    """The folder, created; never the place that the daemons read."""
+    folder = Path(name).resolve()
+    for live in {Path("/etc/slurm"), Path("/etc/slurm-llnl"), Path(site.slurm.conf_dir).resolve()}:
+        if folder == live or live in folder.parents:
+            raise UsageError(f"conf render does not write to {live}, which Slurm reads", where="-o",
+                             hint="write elsewhere, look at it, then copy it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(f"cannot be created: {exc.strerror}", where=str(folder)) from exc
+    return folder
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    from hpcadmin.files import write_atomic
+    for name, text in files.items():
+        write_atomic(folder / name, text)
+
+
+def refuse(result: Rendering, site: Site, *, as_json: bool) -> int:
+    """Every problem on a line of its own; nothing was written."""
+    from hpcadmin.conf.parts import Kind
+    lines = [problem_line(p, site) for p in result.problems]
+    if as_json:
+        click.echo(to_json(result, lines))
+    else:
+        for text in lines:
+            complain(text)
+        complain(f"nothing written: {len(lines)} problem{'s' if len(lines) > 1 else ''}")
+    kinds = {p.kind for p in result.problems}
+    return EXIT_USAGE if Kind.SITE in kinds else EXIT_FAILED if Kind.FAULT in kinds else EXIT_INCOMPLETE
+
+
+def problem_line(problem: Problem, site: Site) -> str:
+    from hpcadmin.site import locate
+    where = f"{problem.node}: " if problem.node else ""
+    if problem.key and site.source:
+        where = f"{locate(site.source, problem.key)}: {where}"
+    return f"{where}{problem.what}{f' ({problem.hint})' if problem.hint else ''}"
+
+
+def to_json(result: Rendering, problems: Sequence[str] = ()) -> str:
+    from hpcadmin.records import to_plain
+    told = [{"text": text, **to_plain(p)} for text, p in zip(problems, result.problems, strict=True)]
+    return json.dumps({"files": dict(result.files), "lines": to_plain(result.explained), "notes": list(result.notes),
+                       "problems": told}, indent=2)
+
+
+def explanation(lines: Sequence[Explained]) -> str:
+    from hpcadmin.text import printable
+    out = []
+    for item in lines:
+        out.append(printable(f"{item.file}:{item.line}  {item.text}", limit=4000))
+        for why in item.whys:
+            part = "" if why.part == item.text.removesuffix("  # site.toml") else f"{why.part}: "
+            out.append(printable(f"    {part}{why.reason} [{why.source}]"))
+    return "\n".join(out) + "\n"

@@ -1,0 +1,203 @@
+"""A node of the inventory as its configuration lines need it, or the problems that keep it from being written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcadmin.conf.gpus import Device, bus_order, devices, gpu_type
+from hpcadmin.conf.parts import Kind, Problem
+from hpcadmin.conf.sockets import Layout, Mode, layout
+from hpcadmin.hosts import expand, is_node_name
+from hpcadmin.model import Gpu, Node
+from hpcadmin.site import NodeGroup, Site
+
+# RealMemory that differs by more than this within a line would waste it, or hides a missing module.
+MEMORY_TOLERANCE = 0.01
+_GPU_CLASSES = ("0300", "0302")
+_NVIDIA = "10de"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node that can be written. gpus are in PCI bus order."""
+
+    node: Node
+    gpus: tuple[Gpu, ...]
+    memory_mib: int
+    memory_why: str
+    group: NodeGroup | None
+    features: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is the same on all nodes of one NodeName line, beside memory."""
+
+    layout: Layout
+    gres: str
+    features: tuple[str, ...]
+    group: NodeGroup | None
+    parameters: str              # on the node line, where the version has it
+    own_name: str = ""           # the node's name where it needs a line of its own (another host name)
+    hostname: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A machine with its place in the files."""
+
+    machine: Machine
+    shape: Shape
+    devices: tuple[Device, ...]
+
+
+def read(node: Node, groups: Mapping[str, NodeGroup], site: Site, *,
+         as_is: bool) -> tuple[Machine | None, list[Problem]]:
+    """The machine, or None and why not. as_is: faults are taken as they are; what is unknown stays a problem."""
+    group = groups.get(node.name)
+    problems = [] if as_is else _faults(node, group)
+    if not is_node_name(node.name):
+        return None, [Problem(Kind.UNKNOWN, "is not a name a node can have", node.name)]
+    memory, memory_why = cpu_memory(node)
+    if memory is None:
+        problems.append(Problem(Kind.UNKNOWN, f"memory: {memory_why}", node.name))
+    plain = layout(node.cpu, Mode.PACKAGE)
+    if isinstance(plain, str):
+        problems.append(Problem(Kind.UNKNOWN, f"CPUs: {plain}", node.name))
+    if "gpus" in node.unknown:
+        problems.append(Problem(Kind.UNKNOWN, "GPUs: no source tells whether it has any", node.name))
+    order = bus_order(node.gpus)
+    if isinstance(order, str):
+        problems.append(Problem(Kind.UNKNOWN, f"GPUs: {order}", node.name))
+        order = ()
+    if problems or memory is None:
+        return None, problems
+    return Machine(node, order, memory, memory_why, group, features(node, order, group, site)), []
+
+
+def groups_by_node(site: Site) -> tuple[dict[str, NodeGroup], list[Problem]]:
+    """site.toml's [nodes.NAME] by node name. A node in two of them is a problem."""
+    found: dict[str, NodeGroup] = {}
+    problems = []
+    for group in site.nodes:
+        for name in expand(group.hosts):
+            if name in found:
+                problems.append(Problem(Kind.SITE, f"[nodes.{found[name].name}] and [nodes.{group.name}] both name it",
+                                        name, key=f"nodes.{group.name}.hosts"))
+            found[name] = group
+    return found, problems
+
+
+def cpu_memory(node: Node) -> tuple[int | None, str]:
+    """MemTotal without memory-only NUMA nodes (GPU memory on Grace), in MiB, and the reason; None where not known."""
+    if node.memory_mib is None:
+        return None, "not known"
+    if node.memory_mib < 64:
+        return None, f"{node.memory_mib} MiB cannot be"
+    apart = [n for n in node.cpu.numa if not n.cpus]
+    if any(n.memory_mib is None for n in apart):
+        return None, ("the size of NUMA node " + ", ".join(str(n.id) for n in apart if n.memory_mib is None)
+                      + " without CPUs is not known, and it may be GPU memory")
+    rest = sum(n.memory_mib or 0 for n in apart)
+    if not rest:
+        return node.memory_mib, "MemTotal"
+    return node.memory_mib - rest, f"MemTotal without {rest} MiB of NUMA nodes that have no CPUs (GPU memory)"
+
+
+def features(node: Node, gpus: Sequence[Gpu], group: NodeGroup | None, site: Site) -> tuple[str, ...]:
+    """GPU types, the rate of the fastest RDMA ports (or else of the wired network), and the site's own."""
+    found = list(dict.fromkeys(t for t in (gpu_type(g.model, site.slurm.gpu_types) for g in gpus) if t))
+    real = [n for n in node.nics if not n.virtual and n.rate_gbps]
+    rdma = [n for n in real if n.rdma and n.state.upper() == "ACTIVE"]
+    wired = [n for n in real if not n.rdma and n.state.casefold() == "up"]
+    for nics, names in ((rdma, {"InfiniBand": "ib", "Ethernet": "roce"}), (wired, {"": "eth", "Ethernet": "eth"})):
+        fastest = max(nics, key=lambda n: (n.rate_gbps or 0.0, n.link_layer), default=None)
+        if fastest is not None and fastest.link_layer in names:
+            found.append(f"{names[fastest.link_layer]}{fastest.rate_gbps:g}")
+            break
+    return tuple(dict.fromkeys([*found, *(group.features if group else ())]))
+
+
+def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
+    """What this node has less of than its own PCI bus or the site says; contradictions found while reading it."""
+    what = [f"{problem}" for problem in node.problems if _concerns_configuration(problem)]
+    if node.cpu.offline:
+        what.append(f"CPUs {', '.join(map(str, node.cpu.offline[:8]))} are offline")
+    what += _missing_gpus(node, group)
+    if group is not None:
+        if group.gpus is not None and len(node.gpus) != group.gpus and "gpus" not in node.unknown:
+            what.append(f"{len(node.gpus)} GPUs, site.toml [nodes.{group.name}] says {group.gpus}")
+        if group.gpu_model:
+            what += [f"GPU {g.index} is {g.model!r}, site.toml [nodes.{group.name}] says {group.gpu_model!r}"
+                     for g in node.gpus if g.model != group.gpu_model]
+        if group.memory_mib is not None and node.memory_mib is not None and node.memory_mib < group.memory_mib:
+            what.append(f"{node.memory_mib} MiB of memory, site.toml [nodes.{group.name}] says {group.memory_mib}")
+    return [Problem(Kind.FAULT, text, node.name) for text in what]
+
+
+def _concerns_configuration(problem: str) -> bool:
+    """A port that is down changes no line; a GPU, a core or memory that is not right does."""
+    words = problem.casefold()
+    return any(w in words for w in ("gpu", "nvidia", "cpu", "core", "socket", "numa", "memory", "pci", "minor", "topo"))
+
+
+def _missing_gpus(node: Node, group: NodeGroup | None) -> list[str]:
+    """NVIDIA GPUs on the PCI bus that no tool reports, and the other way round."""
+    if not node.pci or "pci" in node.unknown or (group is not None and group.gpus == 0):
+        return []
+    on_bus = {d.address.casefold() for d in node.pci
+              if d.vendor_id.casefold() == _NVIDIA and d.class_id.casefold().startswith(_GPU_CLASSES)}
+    told = {g.pci for g in node.gpus if g.vendor == "nvidia"}
+    lost = [f"GPU at {a} is on the PCI bus and no tool reports it" for a in sorted(on_bus - told)]
+    ghost = [f"GPU at {a} is reported and is not on the PCI bus" for a in sorted(told - on_bus)]
+    return lost + ghost
+
+
+def place(machine: Machine, mode: Mode, site: Site, *, on_node_line: bool) -> tuple[Written | None, list[Problem]]:
+    """The machine's shape and devices with `mode` for its sockets."""
+    node = machine.node
+    found = layout(node.cpu, mode)
+    if isinstance(found, str):
+        return None, [Problem(Kind.UNKNOWN, f"CPUs: {found}", node.name)]
+    units, problems = devices(node, machine.gpus, found, site.slurm.gpu_types)
+    if problems:
+        return None, problems
+    host = node.hostname.split(".", 1)[0]
+    other = host if host and host != node.name.split(".", 1)[0] else ""
+    address = node.addresses[0] if other and len(node.addresses) == 1 else ""
+    shape = Shape(found, gres(units), machine.features, machine.group, mode.value if on_node_line else "",
+                  node.name if other else "", other, address)
+    return Written(machine, shape, units), []
+
+
+def gres(units: Sequence[Device]) -> str:
+    """gpu:p100:2,gpu:a5000:1 in the order in which the types first come on the bus."""
+    counts: dict[str, int] = {}
+    for unit in units:
+        counts[unit.type] = counts.get(unit.type, 0) + 1
+    return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+
+
+def interleaved(units: Sequence[Device]) -> bool:
+    """Whether the GPUs of one type are not next to each other on the bus."""
+    runs = [unit.type for i, unit in enumerate(units) if i == 0 or units[i - 1].type != unit.type]
+    return len(runs) != len(set(runs))
+
+
+def memory_classes(machines: Sequence[Machine]) -> dict[str, int]:
+    """For each node the smallest memory among those that differ from the largest by at most MEMORY_TOLERANCE."""
+    classes: dict[str, int] = {}
+    run: list[Machine] = []
+    for machine in sorted(machines, key=lambda m: (-m.memory_mib, m.name)):
+        if run and machine.memory_mib < run[0].memory_mib * (1 - MEMORY_TOLERANCE):
+            classes.update((m.name, run[-1].memory_mib) for m in run)
+            run = []
+        run.append(machine)
+    classes.update((m.name, run[-1].memory_mib) for m in run)
+    return classes

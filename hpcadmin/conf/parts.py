@@ -1,0 +1,102 @@
+"""What configuration files are made of: entries with their reason and source, lines, problems, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+DEFAULT = "hpcadmin default"
+
+
+class Kind(Enum):
+    """Why no file can be written."""
+
+    SITE = "site"            # site.toml lacks or contradicts something
+    FAULT = "fault"          # a node has less than it should, or contradicts itself
+    UNKNOWN = "unknown"      # no source told what is needed
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why no file can be written. key: the dotted key in site.toml that it is about."""
+
+    kind: Kind
+    what: str
+    node: str = ""
+    key: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Key=Value with its reason and where the value comes from."""
+
+    key: str
+    value: str
+    reason: str
+    source: str = DEFAULT
+    site_key: str = ""       # the dotted key in site.toml, where the value is the site's own
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a file. The entries are in the order in which they are written."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def is_site(self) -> bool:
+        return any(e.site_key for e in self.entries)
+
+    @property
+    def text(self) -> str:
+        text = " ".join(f"{e.key}={e.value}" for e in self.entries)
+        return f"{text}  # site.toml" if self.is_site else text
+
+    @property
+    def whys(self) -> tuple[Why, ...]:
+        """Entries with the same reason and source are one."""
+        parts: dict[tuple[str, str], list[str]] = {}
+        for e in self.entries:
+            parts.setdefault((e.reason, e.source), []).append(f"{e.key}={e.value}")
+        return tuple(Why(" ".join(names), reason, source) for (reason, source), names in parts.items() if reason)
+
+
+@dataclass(frozen=True)
+class Why:
+    part: str                # the Key=Value words of the line that this is about
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A line where it stands in its file."""
+
+    file: str
+    line: int
+    text: str
+    whys: tuple[Why, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines under one heading of a file."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """files is empty when there are problems."""
+
+    files: Mapping[str, str]
+    explained: tuple[Explained, ...]
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def line(key: str, value: str, reason: str, source: str = DEFAULT) -> Line:
+    return Line((Entry(key, value, reason, source),))

@@ -1,0 +1,136 @@
+"""From inventory and site to nodes with their place in the files, and everything that keeps them from being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcadmin.conf.keys import NODE_PARAMETERS, VERSIONS, Version, parse_version, show
+from hpcadmin.conf.machines import Machine, Written, groups_by_node, place, read
+from hpcadmin.conf.names import natural, slurm_list
+from hpcadmin.conf.nodelines import classes
+from hpcadmin.conf.parts import Kind, Problem
+from hpcadmin.conf.settings import Options
+from hpcadmin.conf.sockets import Mode, choose
+from hpcadmin.errors import UsageError
+from hpcadmin.model import Inventory
+from hpcadmin.site import Site
+
+
+@dataclass(frozen=True)
+class Survey:
+    """written: the nodes in order. parameters: what SlurmdParameters must have for their Sockets to be right."""
+
+    version: Version | None
+    written: tuple[Written, ...]
+    parameters: str
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def survey(inventory: Inventory, site: Site, *, slurm_version: str = "", as_is: bool = False) -> Survey:
+    version, note, problems = find_version(inventory, site, slurm_version)
+    machines, found, notes = _machines(inventory, site, as_is=as_is)
+    problems += found
+    if not inventory.nodes:
+        problems.append(Problem(Kind.UNKNOWN, "the inventory has no node", hint="run hpcadmin discover"))
+    written, parameters, found = _place(machines, site, version)
+    problems += found
+    if not as_is:
+        problems += _deviating(inventory, written)
+    return Survey(version, tuple(written), parameters, tuple(problems), (note, *notes) if note else tuple(notes))
+
+
+def find_version(inventory: Inventory, site: Site, named: str) -> tuple[Version | None, str, list[Problem]]:
+    """(version, note, problems): the one named, the site's, or the one all nodes have; None is for 22.05 to 26.05."""
+    text = named or site.slurm.version
+    if text:
+        try:
+            return parse_version(text), "", []
+        except UsageError as exc:
+            return None, "", [Problem(Kind.SITE, exc.what, key="" if named else "slurm.version", hint=exc.hint or "")]
+    on_nodes: dict[str, list[str]] = {}
+    for node in inventory.nodes:
+        if node.slurm_version:
+            on_nodes.setdefault(".".join(node.slurm_version.split(".")[:2]), []).append(node.name)
+    if not on_nodes:
+        return None, (f"no node told its Slurm version and none was named (--slurm-version): only what every version "
+                      f"from {show(VERSIONS[0])} to {show(VERSIONS[-1])} has is written"), []
+    if len(on_nodes) > 1:
+        which = "; ".join(f"{v} on {slurm_list(names)}" for v, names in sorted(on_nodes.items()))
+        return None, "", [Problem(Kind.SITE, f"nodes have different Slurm versions: {which}", key="slurm.version",
+                                  hint="name the controller's with --slurm-version or [slurm] version")]
+    try:
+        return parse_version(next(iter(on_nodes))), "", []
+    except UsageError as exc:
+        return None, "", [Problem(Kind.SITE, f"the nodes' Slurm: {exc.what}", hint=exc.hint or "")]
+
+
+def _machines(inventory: Inventory, site: Site, *, as_is: bool) -> tuple[list[Machine], list[Problem], list[str]]:
+    try:
+        groups, problems = groups_by_node(site)
+    except UsageError as exc:
+        return [], [Problem(Kind.SITE, f"[nodes]: {exc}", key="nodes")], []
+    notes, machines = [], []
+    for node in sorted(inventory.nodes, key=lambda n: natural(n.name)):
+        machine, found = read(node, groups, site, as_is=as_is)
+        problems += found
+        if machine is not None:
+            machines.append(machine)
+    names = [n.name for n in inventory.nodes]
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            problems.append(Problem(Kind.UNKNOWN, "is in the inventory twice", name))
+        seen.add(name)
+    for failed in sorted(inventory.failed, key=lambda f: natural(f.node)):
+        if as_is:
+            notes.append(f"{failed.node} is left out: it could not be discovered ({failed.reason})")
+        else:
+            problems.append(Problem(Kind.UNKNOWN, f"could not be discovered: {failed.reason}", failed.node,
+                                    hint="discover it again, or --as-is to leave it out"))
+    unseen = set(groups) - seen - {f.node for f in inventory.failed}
+    if unseen:
+        notes.append(f"site.toml [nodes] names {slurm_list(unseen)}, which the inventory does not have: no line for it")
+    return machines, problems, notes
+
+
+def _place(machines: Sequence[Machine], site: Site,
+           version: Version | None) -> tuple[list[Written], str, list[Problem]]:
+    """Every machine with its sockets: one choice for all nodes, or from 25.11 on one for each kind of node."""
+    problems: list[Problem] = []
+    named = Options("slurm.options", site.slurm.options).value("SlurmdParameters").casefold()
+    if "l3cache_as_socket" in named:
+        problems.append(Problem(Kind.SITE, "l3cache_as_socket: the inventory has no L3 caches to count Sockets by",
+                                key="slurm.options.SlurmdParameters"))
+    forced = Mode.NUMA if Mode.NUMA.value in named else None
+    per_node = version is not None and version >= NODE_PARAMETERS and forced is None
+    common = forced or (Mode.PACKAGE if per_node else choose(list({(m.node.cpu, m.gpus): None for m in machines})))
+    written = []
+    for machine in machines:
+        mode = choose([(machine.node.cpu, machine.gpus)]) if per_node else common
+        result, found = place(machine, mode, site, on_node_line=per_node)
+        problems += found
+        if result is not None:
+            written.append(result)
+    return written, common.value, problems
+
+
+def _deviating(inventory: Inventory, written: Sequence[Written]) -> list[Problem]:
+    """Odd ones out whose lines would be like no sound node's: a fault must not become configuration."""
+    odd: dict[str, list[str]] = {}
+    for item in inventory.odd:
+        odd.setdefault(item.node, []).append(item.what)
+    if not odd:
+        return []
+    sound = {_essence(w) for w in written if w.machine.name not in odd}
+    lines = {w.machine.name: (shape, memory) for shape, memory, members in classes(written) for w in members}
+    sound_lines = {lines[w.machine.name] for w in written if w.machine.name not in odd}
+    return [Problem(Kind.FAULT, what.removeprefix(f"{name}: "), name, hint="repair it, or --as-is to write it as it is")
+            for w in written for name in [w.machine.name] if name in odd
+            and (lines[name] not in sound_lines or _essence(w) not in sound) for what in odd[name]]
+
+
+def _essence(w: Written) -> tuple[object, ...]:
+    """A node's devices without their files: minors may differ between sound nodes."""
+    return tuple((d.type, d.cores, d.links, d.flags) for d in w.devices)
