@@ -1,0 +1,212 @@
+"""One Slurm job of a run: script, submission, watching, and the results of its tests as they come in."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcadmin.errors import SlurmError, StoreError
+from hpcadmin.files import read_bounded, write_atomic
+from hpcadmin.frames import Collector, Frame, scan
+from hpcadmin.run_progress import Progress
+from hpcadmin.rundata import PlannedJob, PlannedTest
+from hpcadmin.slurm.client import Client
+from hpcadmin.slurm.script import JobOptions, expected_frames, render
+from hpcadmin.slurm.states import Job
+from hpcadmin.text import plural
+
+READ_BYTES = 80 * 1024 * 1024
+FIRST_LOOK_S, SLOWEST_LOOK_S = 0.02, 0.5        # at the files
+FIRST_POLL_S, SLOWEST_POLL_S = 1.0, 15.0        # squeue
+GRACE_S = 3.0       # for files that a shared file system shows late, once the job says that it is done
+LOST_GRACE_S = 10.0  # the same, once Slurm says that the job is over and it has not said so itself
+DEADLINE_SLACK_S = 900.0
+
+
+@dataclass
+class JobRun:
+    """A job that is being run. on_test is called with a test's id once all its outputs are there."""
+
+    client: Client
+    job: PlannedJob
+    tests: Mapping[str, PlannedTest]
+    options: JobOptions
+    folder: Path
+    progress: Progress
+    on_test: Callable[[str], None] = lambda _: None
+    id: int | None = None
+    ending: str = ""                    # how it ended, when it did not say itself that it was done
+    collector: Collector = field(init=False)
+    damaged: dict[str, str] = field(default_factory=dict)      # log file -> what is wrong with it
+    _offsets: dict[str, int] = field(default_factory=dict)
+    _pending: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        mine = [self.tests[i] for stage in self.job.stages for i in stage.tests]
+        self.collector = Collector(expected_frames(mine))
+        self._tests = [t.id for t in mine]
+        self._stage_of = {i: n for n, stage in enumerate(self.job.stages) for i in stage.tests}
+        self._stage_said = -1
+        self._done = 0
+
+    def submit(self) -> None:
+        """Write the script and hand it to sbatch. Raises SlurmError or UsageError when Slurm refuses it."""
+        write_atomic(self.folder / "script", render(self.job, self.tests, self.options, self.folder), mode=0o700)
+        self.id = self.client.submit(self.folder / "script", comment=self.options.comment)
+        write_atomic(self.folder / "slurm_job_id", f"{self.id}\n")
+
+    def wait(self) -> None:
+        """Until the job is done or over; results are taken as they come.
+
+        The job's own mark decides. Slurm is asked seldom: it only tells why nothing comes any more.
+        """
+        assert self.id is not None  # noqa: S101
+        look, poll = FIRST_LOOK_S, FIRST_POLL_S
+        started = next_poll = time.monotonic() + poll
+        over: float | None = None
+        while True:
+            if self.read():
+                look = FIRST_LOOK_S
+            if (self.folder / "done").exists():
+                self._read_late(GRACE_S)
+                return
+            now = time.monotonic()
+            if over is not None and now >= over:
+                return
+            if now >= next_poll:
+                job = self._ask()
+                if job is not None and job.over and over is None:
+                    self.ending, over = job.ending, now + LOST_GRACE_S
+                elif job is not None and job.base == "PENDING":
+                    started = now
+                poll = min(poll * 2, SLOWEST_POLL_S)
+                next_poll = now + poll
+            if now - started > self.job.time_limit_min * 60 + DEADLINE_SLACK_S and over is None:
+                self.ending, over = "passed its own deadline and Slurm does not say what became of it", now
+            time.sleep(look)
+            look = min(look * 1.2, SLOWEST_LOOK_S)
+
+    def _ask(self) -> Job | None:
+        """The job's state; None while the controller does not answer: the files go on telling what happens."""
+        assert self.id is not None  # noqa: S101
+        try:
+            job = self.client.jobs([self.id])[self.id]
+        except SlurmError as exc:
+            self.progress.status(f"{exc}; asking again")
+            return None
+        if job.hopeless:
+            self.client.cancel([self.id])
+            raise SlurmError(f"job {self.id} would never start: {job.reason}", hint="its state is as sinfo and squeue "
+                             "show it; nothing of it ran")
+        if job.base == "PENDING":
+            self.progress.status(f"job {self.id} waits: {job.reason or 'no reason told'}", now=True)
+        return job
+
+    def _read_late(self, grace_s: float) -> None:
+        end = time.monotonic() + grace_s
+        self.read()
+        while any(not self.collector.complete(i) for i in self._tests) and time.monotonic() < end and not self.damaged:
+            time.sleep(0.1)
+            self.read()
+
+    # --- the logs -----------------------------------------------------------------------------------------------
+
+    def read(self) -> bool:
+        """Take what is new in the logs; whether there was anything."""
+        new = False
+        for name, size in self._logs():
+            offset = self._offsets.get(name, 0)
+            if name in self.damaged or size <= offset:
+                continue
+            new = self._read_log(name, offset) or new
+        return new
+
+    def _logs(self) -> Iterator[tuple[str, int]]:
+        wanted = {"driver.log", *(f"{node}.log" for node in self.job.nodes)}
+        try:
+            with os.scandir(self.folder) as entries:
+                found = [(e.name, e.stat(follow_symlinks=False).st_size) for e in entries if e.name in wanted]
+        except OSError as exc:
+            raise StoreError(f"cannot be read: {exc.strerror}", where=str(self.folder)) from exc
+        return iter(sorted(found))
+
+    def _read_log(self, name: str, offset: int) -> bool:
+        try:
+            data = read_bounded(self.folder / name, limit=READ_BYTES, offset=offset)
+        except StoreError as exc:
+            self.damaged[name] = str(exc)
+            return False
+        result = scan(data, f"jobs/{self.job.number}/{name}")
+        only = "" if name == "driver.log" else name.removesuffix(".log")
+        for frame in result.frames:
+            self._take(frame, only)
+        self._offsets[name] = offset + result.consumed
+        self._pending[name] = result.pending
+        if result.problem:
+            self.damaged[name] = result.problem
+            self.progress.failure(f"jobs/{self.job.number}/{name}: {result.problem}")
+        return result.consumed > 0
+
+    def _take(self, frame: Frame, only_node: str) -> None:
+        known = len(self.collector.problems)
+        test = self.collector.add(frame, only_node=only_node)
+        for problem in self.collector.problems[known:]:
+            self.progress.failure(problem)
+        if test:
+            self._done += 1
+            self._say(test)
+            self.on_test(test)
+
+    def _say(self, test: str) -> None:
+        number = self._stage_of[test]
+        stages = self.job.stages
+        if number > self._stage_said:
+            self._stage_said = number
+            stage = stages[number]
+            self.progress.line(f"[{number + 1}/{len(stages)}] {stage.name}: {plural(len(stage.tests), 'test')}")
+        self.progress.status(f"{stages[number].name}: {self._done} of {len(self._tests)} tests done")
+
+    # --- what is missing ----------------------------------------------------------------------------------------
+
+    def why_missing(self, test: str) -> str:
+        """Why a test has not all its outputs, "" when it has."""
+        if test in self.collector.contradictions:
+            return self.collector.contradictions[test]
+        missing = self.collector.missing(test)
+        if not missing:
+            return ""
+        step, role, node = missing[0]
+        name = f"{node}.log" if role == "each" else "driver.log"
+        what = f"no output of step {step} ({role}) on {node}"
+        if name in self.damaged:
+            return f"{what}: {name} is {self.damaged[name]}"
+        if self._pending.get(name) == test:
+            return f"{what}: it is cut off in {name}{self._because()}"
+        return f"{what}{self._because() or self._step_words(test)}"
+
+    def _because(self) -> str:
+        return f": job {self.id} {self.ending}" if self.ending else ""
+
+    def _step_words(self, test: str) -> str:
+        """What srun said about steps that left nothing."""
+        try:
+            text = read_bounded(self.folder / "srun.out", limit=65536).decode("utf-8", "replace")
+        except StoreError:
+            return ": the step was never started, or its node did not answer"
+        lines = [line for line in text.splitlines() if "error" in line.lower()]
+        return f": {lines[0][:200]}" if lines else ": the node did not answer in time"
+
+    def cancel(self) -> None:
+        if self.id is not None:
+            self.client.cancel([self.id])
+
+
+def find_and_cancel(client: Client, comment: str, known: Sequence[int]) -> list[int]:
+    """Cancel a run's jobs: those that are known and those that Slurm knows by the comment. Returns their ids."""
+    ids = dict.fromkeys(known)
+    ids.update((job.id, None) for job in client.find(comment) if not job.over)
+    client.cancel(list(ids))
+    return list(ids)

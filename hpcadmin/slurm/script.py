@@ -1,0 +1,172 @@
+"""The text of a batch script: functions that every job has (job.sh), then what this job runs. Pure.
+
+The script is kept with the run, holds everything it needs, and can be started by hand with sbatch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote, join as quoted
+
+from hpcadmin.check import Role, Step
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import fold
+from hpcadmin.rundata import PlannedJob, PlannedTest, Stage
+
+_FUNCTIONS = Path(__file__).with_name("job.sh")
+_PLAIN = re.compile(r"[A-Za-z0-9_./,:=@+\[\]-]+")
+STEP_SLACK_S = 5        # for the start of a step, beyond the time that its command gets
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What is asked of sbatch and srun, beyond nodes and time."""
+
+    comment: str
+    name: str = "hpcadmin"
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    gpus_per_node: int = 0
+    mpi: str = "pmix"
+    overlap: bool = True            # srun --overlap: 20.11 and later
+
+
+def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOptions, folder: Path) -> str:
+    """The script of a job whose files lie in `folder`."""
+    parts = ["#!/bin/sh", *_directives(job, options, folder), ""]
+    parts += [f"SELF={quote(str(folder / 'script'))}", f"OUT={quote(str(folder))}",
+              f"SRUN={quote(' '.join(_srun(options)))}",
+              f"PLAIN={quote('--mpi=none --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1')}", "",
+              _FUNCTIONS.read_text(encoding="utf-8"), "# what each node runs by itself", *_on_nodes(job, tests), ""]
+    for number, stage in enumerate(job.stages, 1):
+        parts += [f"# {number}. {_comment(stage.name)}", *_stage(number, stage, tests, options), ""]
+    return "\n".join([*parts, "finish", ""])
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _directives(job: PlannedJob, options: JobOptions, folder: Path) -> list[str]:
+    wanted = {
+        "job-name": options.name, "comment": options.comment, "partition": options.partition,
+        "account": options.account, "qos": options.qos, "reservation": options.reservation,
+        "nodes": str(len(job.nodes)), "nodelist": fold(job.nodes), "time": str(job.time_limit_min),
+        "gres": f"gpu:{options.gpus_per_node}" if options.gpus_per_node else "", "mem": "0",
+        "chdir": str(folder), "output": str(folder / "slurm.out").replace("%", "%%"),
+    }
+    flags = ["#SBATCH --exclusive", "#SBATCH --no-requeue", "#SBATCH --no-kill"]
+    return [f"#SBATCH --{key}={_value(key, text)}" for key, text in wanted.items() if text] + flags
+
+
+def _value(key: str, text: str) -> str:
+    """A value as sbatch reads it from a script."""
+    if _PLAIN.fullmatch(text):
+        return text
+    if not text.isprintable() or any(c in text for c in "\"\\"):
+        raise UsageError(f"{text!r} cannot be given to Slurm as {key}")
+    return f'"{text}"'
+
+
+def _srun(options: JobOptions) -> list[str]:
+    return ["--overlap"] if options.overlap else []
+
+
+def _argv(step: Step) -> str:
+    words = ["env", *(f"{k}={v}" for k, v in sorted(step.env.items())), *step.argv] if step.env else [*step.argv]
+    return quoted(words)
+
+
+def _seconds(value: float) -> int:
+    return max(1, math.ceil(value))
+
+
+# --- tests that a node runs by itself ---------------------------------------------------------------------------
+
+
+def _by_itself(stage: Stage, tests: Mapping[str, PlannedTest]) -> bool:
+    return stage.kind == "nodes" and all(s.role is Role.EACH for i in stage.tests for s in tests[i].steps)
+
+
+def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
+    """For each stage one function a list of commands, and the node's test ids as its arguments: nodes that run the
+    same share the text."""
+    functions: dict[str, str] = {}
+    branches: list[str] = []
+    for number, stage in enumerate(job.stages, 1):
+        if _by_itself(stage, tests):
+            for node in job.nodes:
+                ids = [i for i in stage.tests if node in tests[i].subject.nodes]
+                body = "\n".join(f'    one "${{{place}}}" {n} {_seconds(step.timeout_s)} {_argv(step)}'
+                                 for place, i in enumerate(ids, 1) for n, step in enumerate(tests[i].steps))
+                if ids:
+                    name = functions.setdefault(body, f"node_tests_{len(functions) + 1}")
+                    branches.append(f"{number}:{node}) {name} {' '.join(ids)} ;;")
+    if not branches:
+        return []
+    texts = [f"{name}() {{\n{body}\n}}" for body, name in functions.items()]
+    return [*texts, 'if [ "${1:-}" = node ]; then', 'case $2:$SLURMD_NODENAME in', *branches,
+            '*) echo "hpcadmin: $SLURMD_NODENAME has nothing to do in stage $2" >&2 ;;', "esac", "exit 0", "fi"]
+
+
+# --- stages in the driver ---------------------------------------------------------------------------------------
+
+
+def _stage(number: int, stage: Stage, tests: Mapping[str, PlannedTest], options: JobOptions) -> list[str]:
+    members = [tests[i] for i in stage.tests]
+    if _by_itself(stage, tests):
+        nodes = list(dict.fromkeys(n for t in members for n in t.subject.nodes))
+        most = max(sum(_seconds(s.timeout_s) + STEP_SLACK_S + 1 for t in members if node in t.subject.nodes
+                       for s in t.steps) for node in nodes)
+        return [f"by_node {number} {most + 20} {len(nodes)} {quote(fold(nodes))}"]
+    lines: list[str] = []
+    for test in members:
+        body = [f"    {line}" for line in _test(test, options)]
+        lines += ["{", *body, f"}} & together {test.id}"]
+    return [*lines, "collect"]
+
+
+def _test(test: PlannedTest, options: JobOptions) -> list[str]:
+    lines = []
+    server = False
+    for number, step in enumerate(test.steps):
+        limit, where = _seconds(step.timeout_s), quote(fold(step.nodes))
+        head = f"{test.id} {number}"
+        if step.role is Role.RANKS:
+            lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} "
+                         f"{quoted(_parallel(step, options))} {_argv(step)}")
+        elif step.role is Role.SERVER:
+            ready = step.ready
+            port = f"{ready.port:04x}" if ready and ready.port is not None else "-"
+            text = (ready.text or "") if ready else ""
+            lines.append(f"serve {head} {step.nodes[0]} {limit} {_seconds(ready.timeout_s if ready else 1)} {port} "
+                         f"{quote(text)} {_argv(step)}")
+            server = True
+        elif step.role is Role.CLIENT:
+            lines.append(f"client {head} {step.nodes[0]} {limit} {_argv(step)}")
+        else:
+            lines.append(f"each {head} {limit} {len(step.nodes)} {where} {_argv(step)}")
+    return [*lines, "unserve"] if server else lines
+
+
+def _parallel(step: Step, options: JobOptions) -> list[str]:
+    """srun's options for a parallel program. -w does not decide the order of ranks: they come in the order that
+    slurm.conf has the nodes in."""
+    count = len(step.nodes)
+    words = [f"--mpi={options.mpi}", "--kill-on-bad-exit=1", "-N", str(count),
+             "-n", str(count * step.tasks_per_node), f"--ntasks-per-node={step.tasks_per_node}", "-w", fold(step.nodes)]
+    if step.gpus_per_task:
+        words.append(f"--gpus-per-task={step.gpus_per_task}")
+    return words
+
+
+def expected_frames(tests: Sequence[PlannedTest]) -> dict[str, list[tuple[int, str, str]]]:
+    """Test -> the frames (step, role, node) that its steps leave."""
+    return {t.id: [(n, s.role.value, node) for n, s in enumerate(t.steps)
+                   for node in (s.nodes if s.role is Role.EACH else s.nodes[:1])] for t in tests}
