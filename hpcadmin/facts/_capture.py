@@ -1,0 +1,94 @@
+"""A capture: the text that the probe printed on one node, cut into its sections again.
+
+HPCADMIN-CAPTURE 1 TOKEN            after whatever a login shell printed first
+@TOKEN begin NAME limit=BYTES       then what the command printed
+@TOKEN stderr NAME                  then its complaints, the last line being #TOKEN status=N
+@TOKEN done sections=N              what has no such end was cut off
+
+The token is random, so that nothing a tool prints can pass for a frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpcadmin.errors import ParseError
+
+CAPTURE_SCHEMA = 1
+MAX_CAPTURE_BYTES = 64 * 1024 * 1024
+_HEAD = re.compile(r"^HPCADMIN-CAPTURE ([0-9]{1,6}) ([0-9a-f]{16,64})\r?$", re.MULTILINE)
+_BEGIN = re.compile(r"begin ([a-z0-9_]{1,40}) limit=([0-9]{1,12})\Z")
+_END = re.compile(r"stderr ([a-z0-9_]{1,40})\Z")
+_DONE = re.compile(r"done sections=([0-9]{1,4})\Z")
+
+
+@dataclass(frozen=True)
+class Section:
+    """What one fact's command printed. status None: it was not seen to end."""
+
+    name: str
+    text: str
+    stderr: str = ""
+    status: int | None = None
+    truncated: bool = False          # cut off at its limit, or by the end of the capture
+
+    @property
+    def absent(self) -> bool:
+        """The tool or file is not on the node (as a shell says it: 127)."""
+        return self.status == 127
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status in (124, 137)
+
+
+@dataclass(frozen=True)
+class Capture:
+    sections: Mapping[str, Section]
+    complete: bool
+    last: str = ""                   # the section in which an incomplete one ends
+
+
+def split_capture(text: str, where: str) -> Capture:
+    """Raises ParseError when the text is empty or no capture, naming `where`."""
+    if not text.strip():
+        raise ParseError("the capture is empty", where=where)
+    head = _HEAD.search(text)
+    if not head:
+        raise ParseError("is not a capture of hpcadmin discover: no line HPCADMIN-CAPTURE", where=where)
+    if int(head[1]) != CAPTURE_SCHEMA:
+        raise ParseError(f"is a capture of format {head[1]}, known is {CAPTURE_SCHEMA}", where=where,
+                         hint="made by another version of hpcadmin")
+    body = text[head.end():].replace("\r\n", "\n") if head[0].endswith("\r") else text[head.end():]
+    frames = body.split(f"\n@{head[2]} ")[1:]
+    return _collect(frames, head[2])
+
+
+def _collect(frames: list[str], token: str) -> Capture:
+    sections: dict[str, Section] = {}
+    open_name, open_text, limit, complete, last = "", "", 0, False, ""
+    for frame in frames:
+        line, newline, content = frame.partition("\n")
+        begin, end, done = _BEGIN.match(line), _END.match(line), _DONE.match(line)
+        if begin and newline:
+            open_name, open_text, limit = begin[1], content, int(begin[2])
+            last = open_name
+            sections.setdefault(open_name, Section(open_name, content, truncated=True))
+        elif end and end[1] == open_name:
+            status, stderr = _status(content, token)
+            cut = len(open_text.encode("utf-8", "replace")) >= limit
+            sections[open_name] = Section(open_name, open_text, stderr, status, truncated=cut)
+            open_name = ""
+        elif done:
+            complete = int(done[1]) == len(sections) and not open_name
+    return Capture(sections, complete, "" if complete else last)
+
+
+def _status(content: str, token: str) -> tuple[int | None, str]:
+    text, found, rest = content.rpartition(f"#{token} status=")
+    number = rest.split("\n", 1)[0] if found else ""
+    if not number.isdigit() or len(number) > 4:
+        return None, content.strip("\n")
+    return int(number), text.strip("\n")

@@ -1,0 +1,152 @@
+"""The GPUs of a node from nvidia-smi, the driver's /proc files and the PCI bus, joined by PCI address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hpcadmin.errors import ParseError
+from hpcadmin.facts._base import cpu_list, pci_key
+from hpcadmin.facts.nvidia_list import GpuList
+from hpcadmin.facts.nvidia_proc import NvidiaProc
+from hpcadmin.facts.nvidia_smi import LostGpu, Smi
+from hpcadmin.facts.nvidia_topo import Topo
+from hpcadmin.facts.pci import link_numbers
+from hpcadmin.model import Gpu, PciDevice
+
+_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
+
+
+@dataclass
+class GpuFacts:
+    """What the sources said; None where a source is missing or unreadable (then it is in the node's problems)."""
+
+    smi: Smi | None = None
+    smi_absent: bool = False         # nvidia-smi is not installed
+    listed: GpuList | None = None
+    proc: NvidiaProc | None = None
+    topo: Topo | None = None
+    pci: tuple[PciDevice, ...] | None = None
+    problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def is_gpu(device: PciDevice) -> bool:
+    """A GPU to compute on: NVIDIA display and 3D controllers, AMD's and Intel's that drive no screen (a board's own
+    graphics chip is a VGA controller too)."""
+    if device.vendor_id == "10de":
+        return device.class_id.startswith("03")
+    return device.vendor_id in ("1002", "8086") and device.class_id.startswith(("0302", "0380", "12"))
+
+
+def join(facts: GpuFacts) -> tuple[Gpu, ...]:
+    """The GPUs that answer; those that should and do not are problems. Unknown is said in facts.unknown."""
+    on_bus = {device.address: device for device in facts.pci or () if is_gpu(device)}
+    nvidia = {address: device for address, device in on_bus.items() if device.vendor_id == "10de"}
+    others = [_from_bus(device, None) for device in on_bus.values() if device.vendor_id != "10de"]
+    if others:
+        facts.problems.append(f"GPUs: {len(others)} of {', '.join(sorted({g.vendor for g in others}))} known from the "
+                              "PCI bus alone")
+    if facts.smi is not None:
+        gpus = _answering(facts, facts.smi, nvidia)
+    elif nvidia:
+        gpus = _silent(facts, nvidia)
+    else:
+        gpus = ()
+        if facts.pci is None or not facts.smi_absent:
+            facts.unknown.append("gpus")
+    return (*gpus, *others)
+
+
+def _answering(facts: GpuFacts, smi: Smi, nvidia: dict[str, PciDevice]) -> tuple[Gpu, ...]:
+    lost = {gpu.pci: gpu for gpu in (*(facts.listed.lost if facts.listed else ()), *smi.lost)}
+    answering = {gpu.pci: gpu for gpu in smi.gpus}
+    for address in nvidia.keys() - answering.keys() - lost.keys():
+        lost[address] = LostGpu(address, "is on the PCI bus and not in nvidia-smi")
+    every = sorted(answering.keys() | lost.keys(), key=pci_key)
+    indices = _indices(facts, smi, every)
+    for address in sorted(lost, key=pci_key):
+        if address in answering:
+            facts.problems.append(f"GPU {indices[address]} ({address}): {lost[address].message}")
+        else:
+            index = lost[address].index if lost[address].index is not None else indices.get(address)
+            name = f"GPU {index} ({address})" if index is not None else f"GPU {address}"
+            facts.problems.append(f"{name} is lost: {lost[address].message}")
+    if facts.pci is not None:
+        for address in sorted(answering.keys() - nvidia.keys(), key=pci_key):
+            facts.problems.append(f"GPU {indices[address]} ({address}) is in nvidia-smi and not on the PCI bus")
+    gpus = [_complete(replace(gpu, index=indices[address]), facts, nvidia.get(address))
+            for address, gpu in answering.items()]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
+
+
+def _indices(facts: GpuFacts, smi: Smi, every: list[str]) -> dict[str, int]:
+    """The index of each GPU: as `nvidia-smi -L` says; else the place on the bus among all that should be there."""
+    place = {address: number for number, address in enumerate(every)}
+    by_uuid = {gpu.uuid: gpu.index for gpu in facts.listed.gpus} if facts.listed else {}
+    if all(gpu.uuid in by_uuid for gpu in smi.gpus) and len(by_uuid) == len(smi.gpus):
+        told = {gpu.pci: by_uuid[gpu.uuid] for gpu in smi.gpus}
+        return {**{a: n for a, n in place.items() if n not in told.values()}, **told}
+    if by_uuid:
+        facts.problems.append(f"GPUs: nvidia-smi -L lists {len(by_uuid)} GPUs, nvidia-smi -q {len(smi.gpus)}, "
+                              "not the same")
+    return place
+
+
+def _silent(facts: GpuFacts, nvidia: dict[str, PciDevice]) -> tuple[Gpu, ...]:
+    """NVIDIA devices and no nvidia-smi that answers: what the bus and the driver tell."""
+    why = "nvidia-smi is not installed" if facts.smi_absent else "nvidia-smi does not answer"
+    facts.problems.append(f"GPUs: {len(nvidia)} NVIDIA GPU(s) on the PCI bus, but {why}")
+    facts.unknown.append("gpus.model")
+    addresses = sorted(nvidia, key=pci_key)
+    return tuple(_complete(_from_bus(nvidia[address], number), facts, nvidia[address])
+                 for number, address in enumerate(addresses))
+
+
+def _from_bus(device: PciDevice, index: int | None) -> Gpu:
+    generation, width = link_numbers(device.link)
+    generation_max, width_max = link_numbers(device.link_max)
+    return Gpu(vendor=_VENDORS[device.vendor_id], index=index, pci=device.address, pcie_gen=generation,
+               pcie_width=width, pcie_gen_max=generation_max, pcie_width_max=width_max)
+
+
+def _complete(gpu: Gpu, facts: GpuFacts, device: PciDevice | None) -> Gpu:
+    """The GPU with what the driver's /proc and sysfs add; contradictions become problems."""
+    proc = next((p for p in facts.proc.gpus if p.pci == gpu.pci), None) if facts.proc else None
+    if proc:
+        for what, ours, theirs in (("minor number", gpu.minor, proc.minor), ("UUID", gpu.uuid, proc.uuid)):
+            if ours not in (None, "") and theirs not in (None, "") and ours != theirs:
+                facts.problems.append(f"GPU {gpu.index} ({gpu.pci}): {what} {ours} in nvidia-smi, {theirs} in /proc")
+        gpu = replace(gpu, minor=proc.minor if gpu.minor is None else gpu.minor, uuid=gpu.uuid or proc.uuid,
+                      model=gpu.model or proc.model, vbios=gpu.vbios or proc.vbios)
+    path = f"/dev/nvidia{gpu.minor}"
+    if gpu.minor is not None and facts.proc:
+        if path in facts.proc.files:
+            gpu = replace(gpu, device_file=path)
+        else:
+            facts.problems.append(f"GPU {gpu.index} ({gpu.pci}): {path} does not exist")
+    if device:
+        try:
+            local = cpu_list(device.local_cpus, "local_cpulist")
+        except ParseError as exc:
+            facts.problems.append(f"GPU {gpu.index} ({gpu.pci}): {exc.what}")
+            local = ()
+        gpu = replace(gpu, numa=device.numa, local_cpus=local)
+    return gpu
+
+
+def links(facts: GpuFacts, gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], ...]:
+    """The matrix of topo -m in the order of `gpus`; () with a problem where it is not about these GPUs."""
+    topo = facts.topo
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    if topo is None or not nvidia:
+        return ()
+    numbers = [gpu.index for gpu in nvidia]
+    if sorted(topo.gpus) != numbers:
+        facts.problems.append(f"GPUs: topo -m shows GPUs {','.join(map(str, topo.gpus))}, there are "
+                              f"{','.join(map(str, numbers))}")
+        return ()
+    if not topo.complete:
+        facts.problems.append("GPUs: the matrix of topo -m is not complete")
+        return ()
+    places = [topo.gpus.index(number) for number in numbers if number is not None]
+    return tuple(tuple(topo.links[row][column] for column in places) for row in places)

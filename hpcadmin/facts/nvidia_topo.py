@@ -1,0 +1,142 @@
+"""`nvidia-smi topo -m`: how GPUs and NICs are connected, and the CPUs near each GPU."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hpcadmin.errors import ParseError
+from hpcadmin.facts._base import clean, maybe_integer, quote
+
+NAME = "nvidia_topo"
+ORDER = 94
+LIMIT = 256 * 1024
+COMMAND = "run 15 nvidia-smi topo -m"
+
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|\[[0-9]{1,2}m")     # the second: codes whose ESC a paste has lost
+_DEVICE = re.compile(r"(GPU[0-9]{1,3}|NIC[0-9]{1,3}|[a-z][a-z]{1,10}(?:_[a-z]{1,10})?_?[0-9]{1,3}(?:_[0-9]{1,3})?)\Z")
+_GLUED = re.compile(r"GPU[0-9]{1,2}|NIC[0-9]{1,2}|mlx[45]_(?:bond_)?[0-9]{1,2}")
+_CELL = re.compile(r"(X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|N/A|Self)\Z")
+_LEGEND = re.compile(r"\s*(NIC[0-9]{1,3}): {1,4}([A-Za-z][A-Za-z0-9_-]{0,40})\s*\Z")
+_CPUS = re.compile(r"[0-9]{1,5}(?:[-,][0-9]{1,5}){0,4000},?\Z")
+MAX_COLUMNS = 300
+_GAP = re.compile(r"\t|  +")
+
+
+@dataclass(frozen=True)
+class Topo:
+    """The matrix as printed. A cell that is not in the text is "": rows cut off, columns lost."""
+
+    gpus: tuple[int, ...]                       # GPU numbers of the rows and columns
+    links: tuple[tuple[str, ...], ...]          # labels between GPUs: X, NV18, PIX, …
+    nics: tuple[str, ...] = ()                  # as the header names them
+    nic_links: tuple[tuple[str, ...], ...] = ()  # a row for each GPU, a column for each NIC
+    nic_devices: tuple[str, ...] = ()           # RDMA device of each NIC: from the legend, or the name itself
+    cpu_affinity: tuple[str, ...] = ()          # OS CPU ids as printed, "" where unknown
+    numa_affinity: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return all(all(row) for row in self.links)
+
+
+def parse(text: str) -> Topo:
+    """Raises ParseError where there is no matrix, or one that contradicts itself."""
+    lines = [_ANSI.sub("", line).rstrip() for line in text.split("\n")]
+    at, header = _header(lines)
+    rows: dict[str, list[str]] = {}
+    tail: dict[str, str] = {}
+    for line in lines[at:]:
+        name, cells, rest = _row(line, len(header))
+        if name and name not in rows:
+            rows[name], tail[name] = cells, rest
+    gpus = [name for name in (header or list(rows)) if name.startswith("GPU")]
+    if not gpus or not any(name in rows for name in gpus):
+        raise ParseError("nvidia-smi topo -m shows no row of a GPU")
+    for name in rows:
+        if header and name not in header:
+            raise ParseError(f"row {quote(name)} has no column of its own")
+    nics = [name for name in header if not name.startswith("GPU")]
+    legend = {match[1]: match[2] for match in map(_LEGEND.match, lines) if match}
+
+    places = {name: place for place, name in enumerate(header)}
+
+    def cell(row: str, column: str) -> str:
+        cells, place = rows.get(row, []), places[column]
+        return cells[place] if place < len(cells) else ""
+
+    links = [[cell(a, b) or cell(b, a) for b in gpus] for a in gpus]
+    for number, name in enumerate(gpus):
+        if links[number][number] not in ("X", ""):
+            raise ParseError(f"{name} is connected to itself by {links[number][number]}: columns are shifted")
+        links[number][number] = "X"
+    affinity = [_affinity(tail.get(name, "")) for name in gpus]
+    return Topo(
+        gpus=tuple(int(name[3:]) for name in gpus), links=tuple(map(tuple, links)), nics=tuple(nics),
+        nic_links=tuple(tuple(cell(gpu, nic) or cell(nic, gpu) for nic in nics) for gpu in gpus),
+        nic_devices=tuple(legend.get(nic, "" if nic.startswith("NIC") else nic) for nic in nics),
+        cpu_affinity=tuple(cpus for cpus, _ in affinity), numa_affinity=tuple(numa for _, numa in affinity),
+    )
+
+
+def _header(lines: list[str]) -> tuple[int, list[str]]:
+    """(line after the header, names of the columns)."""
+    for number, line in enumerate(lines):
+        body = line.split("CPU Affinity")[0]
+        words = body.split()
+        if words and all(map(_DEVICE.match, words)) and words[0].startswith("GPU") and "GPU0" in words[:1]:
+            return number + 1, _unique(words)
+        glued = _GLUED.findall(body)
+        if len(glued) > 1 and "".join(glued) == "".join(words):
+            return number + 1, _unique(glued)
+    return 0, _header_from_rows(lines)
+
+
+def _header_from_rows(lines: list[str]) -> list[str]:
+    """Without a header line: the rows' own names are the columns, as far as they go (the matrix is square)."""
+    names = [name for name, cells, _ in (_row(line, 10_000) for line in lines) if name and cells]
+    first = next((cells for name, cells, _ in (_row(line, 10_000) for line in lines) if name and cells), [])
+    if not names or names[0] != "GPU0":
+        raise ParseError("no matrix of nvidia-smi topo -m: neither a header nor a row GPU0")
+    gpus = [name for name in _unique(names) if name.startswith("GPU")]
+    others = [name for name in _unique(names) if not name.startswith("GPU")]
+    # Columns beyond the rows that are there keep their place, without a name that would be a guess.
+    return gpus + others + [f"NIC?{n}" for n in range(len(first) - len(gpus) - len(others))]
+
+
+def _unique(names: list[str]) -> list[str]:
+    if len(names) > MAX_COLUMNS:
+        raise ParseError(f"a matrix of {len(names)} columns is no node's")
+    if len(set(names)) != len(names):
+        raise ParseError("a column of nvidia-smi topo -m appears twice")
+    return names
+
+
+def _row(line: str, columns: int) -> tuple[str, list[str], str]:
+    """(name, cells, what follows them) of a row of the matrix; ("", [], "") for any other line."""
+    words = line.split()
+    if len(words) < 2 or not _DEVICE.match(words[0]):
+        return "", [], ""
+    cells: list[str] = []
+    position = line.index(words[0]) + len(words[0])
+    for word in words[1: columns + 1]:
+        if not _CELL.match(word):
+            break
+        cells.append(word)
+        position = line.index(word, position) + len(word)
+    return (words[0], cells, line[position:]) if cells else ("", [], "")
+
+
+def _affinity(rest: str) -> tuple[str, str]:
+    """(CPU affinity, NUMA affinity) from what follows the matrix in a GPU's row."""
+    parts = [part.strip() for part in _GAP.split(rest.strip("\n")) if part.strip()]
+    cpus = parts[0] if parts and _CPUS.match(parts[0]) else ""
+    numa = clean(parts[1]) if cpus and len(parts) > 1 else ""
+    return cpus.rstrip(","), "" if numa == "N/A" else numa
+
+
+def nvlinks(label: str) -> int | None:
+    """18 for NV18, 0 for a PCIe relation, None for an unknown cell."""
+    if label.startswith("NV"):
+        return maybe_integer(label[2:])
+    return None if label in ("", "N/A", "X", "Self") else 0
