@@ -1,0 +1,92 @@
+"""RDMA write bandwidth between two nodes (perftest's ib_write_bw, a server on one and a client on the other).
+
+Uses the device that `device` names, else each node's first, and for RoCE the GID that `gid_index` gives. Both sides
+must end well, agree on the value and name the device that was asked for; two ends on one port (loopback) are refused.
+
+Measured: `bandwidth` (Gb/s, one way, average over `seconds`), with the device as rail and the link as transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcadmin import checklib as lib
+from hpcadmin.check import (
+    Check,
+    Context,
+    Direction,
+    Impact,
+    Measurement,
+    Output,
+    ParseError,
+    Ready,
+    Role,
+    Scope,
+    Step,
+    Subject,
+)
+from hpcadmin.checklib import perftest
+
+
+def _device(context: Context, place: int) -> str:
+    asked = context.param_str("device", "")
+    known = context.nodes[place].rdma_devices if place < len(context.nodes) else ()
+    return asked or (known[0] if known else "")
+
+
+def steps(context: Context) -> tuple[Step, ...]:
+    server, client = context.nodes[:2]
+    seconds = context.param_int("seconds", 5)
+
+    def argv(place: int) -> tuple[str, ...]:
+        device, gid = _device(context, place), context.param_int("gid_index", -1)
+        chosen = (*(("-d", device) if device else ()), *(("-x", str(gid)) if gid >= 0 else ()))
+        return (context.tools["ib_write_bw"], *chosen, "-s", str(context.param_int("size", 65536)),
+                "-D", str(seconds), "-F", "--report_gbits", "-p", str(context.port_base))
+
+    limit = seconds + 45.0
+    ready = Ready(port=context.port_base)
+    return (
+        Step(argv=argv(0), role=Role.SERVER, nodes=(server.name,), ready=ready, timeout_s=limit),
+        Step(argv=(*argv(1), server.address or server.hostname or server.name), role=Role.CLIENT, nodes=(client.name,),
+             timeout_s=limit),
+    )
+
+
+def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
+    pair = Subject(tuple(n.name for n in context.nodes))
+    if context.nodes:
+        server = perftest.read(lib.require(outputs, count=1, role=Role.SERVER)[0].text, "RDMA_Write")
+        client = perftest.read(lib.require(outputs, count=1, role=Role.CLIENT)[0].text, "RDMA_Write")
+        _agree(server, client, context)
+    else:
+        client = perftest.read(lib.require(outputs, count=1)[0].text, "RDMA_Write")
+    if len(set(client.lids)) == 1 and len(set(client.gids)) < 2:
+        raise ParseError(f"both ends are one port (LID {client.lids[0]}): a loopback proves no path")
+    way = Direction.BOTH if client.both_ways else Direction.ONE_WAY
+    transport = f"{'RoCE' if client.link == 'Ethernet' else client.link} {client.connection}"
+    return [Measurement("bandwidth", round(client.gbps, 4), "Gb/s", client.size, way, pair, ranks=2,
+                        nodes=len(context.nodes) or None, pairs_at_once=context.pairs_at_once, rail=client.device,
+                        transport=transport)]
+
+
+def _agree(server: perftest.Side, client: perftest.Side, context: Context) -> None:
+    for place, side in enumerate((server, client)):
+        asked = _device(context, place)
+        if asked and side.device != asked:
+            raise ParseError(f"{context.nodes[place].name} used {side.device}, not {asked}")
+    size = context.param_int("size", 65536)
+    if (server.size, client.size) != (size, size):
+        raise ParseError(f"messages of {server.size} and {client.size} bytes, {size} were asked for")
+    if abs(server.gbps - client.gbps) > 0.02 * client.gbps:
+        raise ParseError(f"the server says {server.gbps:g} Gb/s, the client {client.gbps:g} Gb/s")
+    if server.lids != client.lids[::-1]:
+        raise ParseError("the two sides do not name each other: they are of different runs")
+
+
+CHECK = Check(
+    name="ib_write_bw", title="RDMA write bandwidth between two nodes", scope=Scope.PAIR, impact=Impact.LOAD,
+    needs=("rdma", "ib_write_bw"), probe=("ib_write_bw", "--version"),
+    params={"size": 65536, "seconds": 5, "device": "", "gid_index": -1}, steps=steps, parse=parse, seconds=8.0,
+    doc=__doc__ or "",
+)
