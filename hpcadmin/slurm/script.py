@@ -162,7 +162,8 @@ def _parallel(step: Step, options: JobOptions) -> list[str]:
     words = [f"--mpi={options.mpi}", "--kill-on-bad-exit=1", "-N", str(count),
              "-n", str(count * step.tasks_per_node), f"--ntasks-per-node={step.tasks_per_node}", "-w", fold(step.nodes)]
     if step.gpus_per_task:
-        words.append(f"--gpus-per-task={step.gpus_per_task}")
+        # All tasks of a node see all GPUs of the step: GPUs reach each other over NVLink only then.
+        words += [f"--gpus-per-task={step.gpus_per_task}", "--gpu-bind=none"]
     return words
 
 
