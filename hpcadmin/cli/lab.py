@@ -115,6 +115,27 @@ def exec_(name: str, node: str, user: str, argv: tuple[str, ...]) -> int:
 
 @command.command()
 @name_option
+@click.argument("node")
+@click.option("--rate", default="", metavar="RATE", help="Slow cable, as 100mbit.")
+@click.option("--kill-slurmd", is_flag=True, help="End its slurmd.")
+@click.option("--down", "node_down", is_flag=True, help="End the whole node, as a power cut.")
+@click.option("--freeze", is_flag=True, help="Stop all its processes; its kernel still takes connections.")
+@click.option("--gpu", nargs=2, type=(int, click.Choice(["lost", "slow"])), default=None, metavar="N lost|slow",
+              help="Fault of a simulated GPU.")
+@click.option("--heal", is_flag=True, help="End all faults of the node and wait until Slurm has it again.")
+def fault(*, name: str, node: str, rate: str, kill_slurmd: bool, node_down: bool, freeze: bool,
+          gpu: tuple[int, str] | None, heal: bool) -> int:
+    """Make a real fault on a node, or heal it."""
+    from hpcadmin.lab import faults
+    what = faults.Fault(rate=rate, kill_slurmd=kill_slurmd, down=node_down, freeze=freeze, heal=heal,
+                        gpu=gpu[0] if gpu else None, gpu_fault=gpu[1] if gpu else "")
+    faults.fault(name, node, what)
+    click.echo(f"{node}: healed" if heal else f"{node}: {', '.join(what.texts())}")
+    return EXIT_OK
+
+
+@command.command()
+@name_option
 def env(name: str) -> int:
     """Print exports with which root on this machine uses the lab's Slurm and site file."""
     from hpcadmin.lab import journal

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from hpcadmin.lab.options import Options
 
 if TYPE_CHECKING:
+    from hpcadmin.lab.faults import Fault
     from hpcadmin.lab.journal import Lab
     from hpcadmin.lab.state import LabState
 
-__all__ = ["Options", "down", "status", "up"]
+__all__ = ["Options", "down", "fault", "status", "up"]
 
 
 def up(options: Options | None = None, progress: Callable[[str], None] = lambda text: None) -> Lab:
@@ -31,3 +32,9 @@ def down(name: str = "lab") -> bool:
 def status(name: str = "lab") -> LabState:
     from hpcadmin.lab import journal, state  # noqa: PLC0415
     return state.status(journal.load(name))
+
+
+def fault(node: str, what: Fault, name: str = "lab") -> Lab:
+    """Make the faults of a node, or heal them all."""
+    from hpcadmin.lab import faults  # noqa: PLC0415
+    return faults.fault(name, node, what)

@@ -18,6 +18,10 @@ start_slurmd() {
 }
 
 if [ "$1" = slurmd ]; then
+    # Entered from outside: join this host's control groups, as its other services have.
+    for group in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do
+        [ ! -w "$group" ] || echo $$ >"$group" || :
+    done 2>/dev/null
     start_slurmd
     exit 0
 fi

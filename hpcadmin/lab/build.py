@@ -16,7 +16,6 @@ from hpcadmin.lab import conftext, machine
 from hpcadmin.lab.enter import tool
 from hpcadmin.lab.journal import Host, Lab
 from hpcadmin.lab.network import host_batch
-from hpcadmin.lab.options import Options
 from hpcadmin.lab.rootfs import File, Folder, HostSpec
 
 _HERE = Path(__file__).resolve().parent
@@ -36,20 +35,32 @@ class Prepared:
     password: str
 
 
-def prepare(lab: Lab, options: Options) -> Prepared:
+def prepare(lab: Lab) -> Prepared:
+    """Make keys and configuration of a new lab in its folder."""
     accounts = machine.base_accounts(lab.base)
-    key_dir = lab.dir / "keys"
-    key_dir.mkdir(mode=0o700)
-    names = [h.name for h in _hosts(lab)]
-    _make_keys(key_dir, [*names, "user"])
-    keys = {name: ((key_dir / name).read_text(), (key_dir / f"{name}.pub").read_text()) for name in [*names, "user"]}
-    visible, _ = machine.own_paths(lab.base)
-    prepared = Prepared(
-        slurm=read_conf(Path(lab.conf)) if lab.conf else own_conf(lab, accounts),
-        host_keys={name: keys[name] for name in names}, user_key=keys["user"], munge_key=os.urandom(128),
-        accounts=accounts, visible=visible, password=os.urandom(12).hex())
+    keys, slurm = lab.dir / "keys", lab.dir / "slurm"
+    keys.mkdir(mode=0o700)
+    slurm.mkdir()
+    _make_keys(keys, [*(h.name for h in _hosts(lab)), "user"])
+    _write(keys / "munge.key", os.urandom(64).hex(), 0o600)
+    _write(keys / "password", os.urandom(12).hex(), 0o600)
+    texts = read_conf(Path(lab.conf)) if lab.conf else own_conf(lab, accounts)
+    for name, text in texts.items():
+        _write(slurm / name, text, 0o644)
+    prepared = load_prepared(lab)
     _write_machine_side(lab, prepared)
     return prepared
+
+
+def load_prepared(lab: Lab) -> Prepared:
+    """What `prepare` has made, for a host that is started later."""
+    keys = lab.dir / "keys"
+    pairs = {name: ((keys / name).read_text(), (keys / f"{name}.pub").read_text())
+             for name in [*(h.name for h in _hosts(lab)), "user"]}
+    return Prepared(
+        slurm=read_conf(lab.dir / "slurm"), user_key=pairs.pop("user"), host_keys=pairs,
+        munge_key=(keys / "munge.key").read_bytes(), password=(keys / "password").read_text(),
+        accounts=machine.base_accounts(lab.base), visible=machine.own_paths(lab.base)[0])
 
 
 def _hosts(lab: Lab) -> list[Host]:
@@ -85,13 +96,15 @@ def own_conf(lab: Lab, accounts: str) -> dict[str, str]:
     lines, gres_lines, gres_types = [], [], []
     for node in lab.nodes:
         parameters, gres = slurm_lines(node.hardware) if node.hardware else (real, "")
+        if "RealMemory=" not in parameters:
+            parameters += f" RealMemory={machine.memory_mib()}"
         lines.append(conftext.node_line(node.name, node.address, parameters))
         gres_lines += [line for line in gres.replace("{node}", node.name).splitlines() if line.strip()]
         gres_types += conftext.gres_names(parameters)
     texts = {
         "slurm.conf": conftext.slurm_conf(lab.name, lab.head.address, slurm_user, lines,
                                           accounting=lab.accounting, gres=gres_types),
-        "cgroup.conf": conftext.CGROUP_CONF,
+        "cgroup.conf": conftext.cgroup_conf(machine.slurm_version(lab.base), unified=machine.cgroup_unified()),
     }
     if gres_lines:
         texts["gres.conf"] = "\n".join(gres_lines) + "\n"
@@ -175,7 +188,8 @@ def host_spec(lab: Lab, host: Host, prepared: Prepared) -> HostSpec:
         name=host.name, work_dir=str(lab.dir / "root"), log_dir=str(log), shared=lab.shared, base=lab.base,
         munge_dir=str(munge or ""),
         network_batch=host_batch(host.address, lab.prefix), files=tuple(_files(lab, host, prepared, munge_id)),
-        folders=tuple(folders), visible=prepared.visible, hardware=build_hardware(lab, host))
+        folders=tuple(folders), visible=prepared.visible, hardware=build_hardware(lab, host),
+        cgroups=lab.cgroups)
 
 
 def _files(lab: Lab, host: Host, prepared: Prepared, munge_id: tuple[int, int]) -> list[File]:

@@ -215,7 +215,13 @@ def needed_folders(text: str, node: str) -> list[str]:
 
 NSSWITCH = "".join(f"{database}: files\n" for database in (
     "passwd", "group", "shadow", "hosts", "networks", "services", "protocols"))
-CGROUP_CONF = "CgroupPlugin=cgroup/v1\n"
+
+
+def cgroup_conf(version: tuple[int, int], *, unified: bool) -> str:
+    """Nothing of the lab's own settings uses control groups; slurmd still wants to know which there are."""
+    if version >= (23, 11):
+        return "CgroupPlugin=disabled\n"
+    return "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
 
 
 def gres_names(parameters: str) -> list[str]:

@@ -19,8 +19,11 @@ def tool(name: str) -> str:
     return shutil.which(name, path=f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}") or ""
 
 
-def enter_argv(host: Host, argv: Sequence[str], *, spaces: str = "muinp") -> list[str]:
-    """argv run in the namespaces of `host`: m(ount) u(ts) i(pc) n(et) p(id). Raises LabError when the host is down."""
+def enter_argv(host: Host, argv: Sequence[str], *, spaces: str = "Cmuinp") -> list[str]:
+    """argv run in the namespaces of `host`: C(group) m(ount) u(ts) i(pc) n(et) p(id).
+
+    Raises LabError when the host is down.
+    """
     if host.process is None or not alive(host.process):
         raise LabError(f"{host.name} is down", hint=f"hpcadmin lab fault {host.name} --heal")
     return [tool("nsenter"), "-t", str(host.process.pid), *(f"-{s}" for s in spaces), "--", *argv]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from hpcadmin.errors import LabError, UsageError
 from hpcadmin.lab import journal
-from hpcadmin.lab.enter import tool
+from hpcadmin.lab.enter import SYSTEM_PATH, tool
 from hpcadmin.lab.network import overlapping
 
 # Program -> Debian package. The first group runs on the machine, the second inside, from the lower root.
@@ -134,6 +135,21 @@ def cpus() -> list[tuple[int, int]]:
 
 def memory_mib() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 ** 20
+
+
+def slurm_version(base: str) -> tuple[int, int]:
+    """(22, 5) for "slurm-wlm 22.05.8"; raises LabError when slurmd does not say."""
+    command = ["chroot", base, "slurmd", "-V"] if base != "/" else [tool("slurmd"), "-V"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=20,
+                          env={"PATH": SYSTEM_PATH})
+    match = re.match(r"slurm\S* (\d+)\.(\d+)", done.stdout)
+    if not match:
+        raise LabError(f"slurmd -V: {(done.stderr or done.stdout).strip()[:200] or 'no answer'}")
+    return int(match[1]), int(match[2])
+
+
+def cgroup_unified() -> bool:
+    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
 
 def package_parent() -> Path:

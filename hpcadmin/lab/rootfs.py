@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcadmin.lab import cgroups
 from hpcadmin.lab import syscalls as sc
 
 # Folders of the lower root that a lab host does not see: homes, mounts, and the state and secrets of the machine's
@@ -59,6 +60,7 @@ class HostSpec:
     munge_dir: str = ""                 # becomes /run/munge, so that the machine can use the lab's munge
     visible: tuple[str, ...] = ()       # paths of the machine that must be readable at their own place
     hardware: str = ""                  # a simulation's tree
+    cgroups: tuple[str, ...] = ()       # the lab's folders, each with one for this host inside
 
 
 def build_root(spec: HostSpec) -> None:
@@ -66,6 +68,8 @@ def build_root(spec: HostSpec) -> None:
     os.umask(0o022)
     sc.mount("none", "/", flags=sc.MS_REC | sc.MS_PRIVATE)
     sc.set_hostname(spec.name)
+    if spec.cgroups:
+        cgroups.enter(spec.cgroups, spec.name)
     work = Path(spec.work_dir)
     sc.mount("tmpfs", str(work), "tmpfs", options="mode=0755")
     upper, scratch, root = work / "upper", work / "work", work / "merged"
@@ -81,6 +85,7 @@ def build_root(spec: HostSpec) -> None:
     _mount_basics(root)
     _make_devices(root / "dev", spec.hardware)
     _mount_sys(root / "sys", Path(spec.hardware) if spec.hardware else None)
+    cgroups.mount(root / "sys/fs/cgroup", bool(spec.cgroups))
     sc.bind(spec.shared, _folder(root, "shared"))
     sc.bind(spec.log_dir, _folder(root, "var/log"))
     if spec.munge_dir:
@@ -193,9 +198,6 @@ def _mount_sys(target: Path, hardware: Path | None) -> None:
         _merge_sys("", fresh, profile, target)
         sc.detach(str(fresh))
         fresh.rmdir()
-    cgroup = target / "fs/cgroup"
-    if Path("/sys/fs/cgroup").is_dir() and cgroup.is_dir():
-        sc.bind("/sys/fs/cgroup", str(cgroup), recursive=True)
 
 
 def _merge_sys(inside: str, fresh: Path, profile: Path, target: Path) -> None:

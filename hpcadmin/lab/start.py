@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from hpcadmin.errors import LabError, UsageError
-from hpcadmin.lab import build, journal, machine, network, spawn, stop
+from hpcadmin.lab import build, cgroups, journal, machine, network, spawn, stop
 from hpcadmin.lab.enter import network_tool, run_on
 from hpcadmin.lab.journal import Host, Lab
 from hpcadmin.lab.options import Options
@@ -35,7 +37,7 @@ def up(options: Options | None = None, *, progress: Progress = lambda text: None
             raise LabError(f"lab {lab.name} is being started or ended by another process")
         try:
             journal.save(lab)
-            lab = _start(lab, options, progress)
+            lab = _start(lab, progress)
         except BaseException:
             stop.tear_down(journal.load(lab.name))
             raise
@@ -67,6 +69,7 @@ def plan(options: Options) -> Lab:
         name=options.name, net=addresses.net, prefix=addresses.prefix, interface=network.interface_name(options.name),
         machine_address=addresses.machine, user=options.user, uid=0, hosts=tuple(hosts), base=base,
         conf=os.path.realpath(options.conf) if options.conf else "", accounting=options.accounting, notes=notes,
+        cgroups=cgroups.lab_folders(options.name),
         shared=os.path.realpath(options.shared) if options.shared else str(journal.lab_dir(options.name) / "shared"),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
 
@@ -86,9 +89,13 @@ def _check_stop(lab: Lab) -> None:
         raise LabError(f"lab {lab.name} was ended while it was being started")
 
 
-def _start(lab: Lab, options: Options, progress: Progress) -> Lab:
+def _start(lab: Lab, progress: Progress) -> Lab:
+    if not cgroups.make(lab.cgroups, [h.name for h in [lab.head, *lab.nodes]]):
+        for folder in lab.cgroups:
+            stop.remove_cgroup(Path(folder))
+        lab = replace(lab, cgroups=())
     progress("keys and configuration")
-    prepared = build.prepare(lab, options)
+    prepared = build.prepare(lab)
     progress(f"namespaces for the head and {plural(len(lab.nodes), 'node')}")
     switch = spawn.spawn("switch", spawn.switch_main)
     children = [switch]
@@ -126,6 +133,29 @@ def _connect_machine(lab: Lab) -> None:
     if done.returncode != 0:
         raise LabError(f"ip: {done.stderr.strip().splitlines()[0] if done.stderr.strip() else 'failed'}",
                        where=lab.interface)
+
+
+def start_host(lab: Lab, host: Host) -> Lab:
+    """Start a host that has ended, with a new cable to the switch."""
+    spec = build.host_spec(lab, host, build.load_prepared(lab))
+    cgroups.make(lab.cgroups, [host.name])
+    child = spawn.spawn(host.name, spawn.host_main(spec), str(Path(spec.log_dir) / "boot.log"))
+    try:
+        lab = lab.with_process(host.name, child.process)
+        journal.save(lab)
+        port = network.port_name(host.port)
+        # The old cable ends with the old network namespace, but the kernel takes its time.
+        with contextlib.suppress(LabError):
+            network_tool(lab.switch, ["ip", "link", "del", port])
+        network_tool(lab.switch, ["ip", "-batch", "-"], stdin=network.port_batch(host.port, child.process.pid))
+        child.release()
+        spawn.wait_ready([child], timeout_s=60, stop=lambda: _check_stop(lab))
+    except BaseException:
+        stop.kill(child.process, signal.SIGKILL)
+        raise
+    finally:
+        child.close()
+    return lab
 
 
 def wait_idle(lab: Lab, nodes: list[str], *, timeout_s: float) -> None:
