@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from hpcadmin.check import Check, Context, Impact, NodeView, Role, Scope, Status, Step, Subject, Verdict
+from hpcadmin.check import Check, Context, Impact, NodeView, Params, Role, Scope, Status, Step, Subject, Verdict
 from hpcadmin.errors import HpcadminError
 from hpcadmin.hosts import fold
+from hpcadmin.plan_facts import HARDWARE, Facts
 from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
 
 T = TypeVar("T")
-HARDWARE = {"gpu": "GPU", "rdma": "RDMA device"}
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
 _STEP_OVERHEAD_S = 0.1
 
@@ -33,31 +33,12 @@ def guarded(check: Check, what: str, call: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the plan may know of the nodes. has: hardware word -> node -> there or not, None where no source told.
-
-    expected: hardware word -> node -> who expects it ("site.toml [nodes.gpu]", "the accepted inventory").
-    tools: node -> tool -> path; "" is not there, no key was not looked for. programs: ours, built -> path;
-    unbuilt: program -> why it could not be built.
-    """
-
-    views: Mapping[str, NodeView]
-    has: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
-    expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    tools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    programs: Mapping[str, str] = field(default_factory=dict)
-    unbuilt: Mapping[str, str] = field(default_factory=dict)
-    shared_dir: str = ""
-
-
-@dataclass(frozen=True)
 class _Chosen:
-    """A check that runs: on these nodes, with these tools by node."""
+    """A check that runs, and on which nodes."""
 
     check: Check
-    params: Mapping[str, str | int | float | bool]
+    params: Params
     nodes: tuple[str, ...]
-    tools: Mapping[str, Mapping[str, str]]
 
 
 @dataclass
@@ -134,9 +115,8 @@ class _Option:
     """
 
     check: Check
-    params: Mapping[str, str | int | float | bool]
+    params: Params
     runs_on: tuple[str, ...] = ()
-    tools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     absent: str = ""
     blocked: str = ""
     failed: tuple[Verdict, ...] = ()
@@ -176,11 +156,9 @@ def _examine(check: Check, entry: SuiteEntry, facts: Facts, nodes: tuple[str, ..
 
 def _with_tools(option: _Option, facts: Facts, nodes: tuple[str, ...]) -> _Option:
     names = [w for w in option.check.needs if w not in HARDWARE]
-    programs = {p: facts.programs[p] for p in option.check.builds}
-    tools = {n: {**programs, **{t: facts.tools.get(n, {}).get(t, "") for t in names}} for n in nodes}
     without = {}
     for node in nodes:
-        missing = [t for t in names if not tools[node][t]]
+        missing = [t for t in names if not facts.tools.get(node, {}).get(t)]
         if missing:
             unknown = [t for t in missing if t not in facts.tools.get(node, {})]
             what = "was not looked for" if unknown == missing else "was not found"
@@ -189,7 +167,7 @@ def _with_tools(option: _Option, facts: Facts, nodes: tuple[str, ...]) -> _Optio
     blocked = ""
     if not runs_on:
         blocked = f"no node has it: {next(iter(without.values()))}" if without else "no node has the hardware"
-    return replace(option, runs_on=runs_on, tools=tools, without=without, blocked=blocked)
+    return replace(option, runs_on=runs_on, without=without, blocked=blocked)
 
 
 def _take(option: _Option, chosen: dict[str, _Chosen], draft: _Draft) -> None:
@@ -201,7 +179,7 @@ def _take(option: _Option, chosen: dict[str, _Chosen], draft: _Draft) -> None:
     draft.verdicts += option.failed
     draft.verdicts += [_plan_verdict(check.name, Subject((n,)), Status.NOT_RUN, why)
                        for n, why in option.without.items()]
-    chosen[check.name] = _Chosen(check, option.params, option.runs_on, option.tools)
+    chosen[check.name] = _Chosen(check, option.params, option.runs_on)
 
 
 def _with_name(option: _Option, count: int) -> str:
@@ -285,10 +263,8 @@ def _add_test(one: _Chosen, nodes: tuple[str, ...], at_once: int | None, suite: 
               draft: _Draft) -> str:
     """A planned test; "" when its check cannot say how to run it (then that is its verdict)."""
     number = len(draft.tests) + 1
-    subject = Subject(nodes)
-    context = Context(
-        nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params=one.params, tools=_same(one.tools, nodes),
-        shared_dir=facts.shared_dir, pairs_at_once=at_once or 1, port_base=PORTS_FROM + number * 10 % PORTS)
+    test = PlannedTest(f"t{number:04d}", one.check.name, Subject(nodes), (), job, pairs_at_once=at_once)
+    context = context_of(one.check, one.params, facts, test)
     try:
         steps = guarded(one.check, "steps", lambda: one.check.steps(context))
         steps = tuple(_complete(step, nodes, suite.env) for step in steps)
@@ -296,12 +272,29 @@ def _add_test(one: _Chosen, nodes: tuple[str, ...], at_once: int | None, suite: 
     except HpcadminError as exc:
         steps, problem = (), str(exc)
     if problem:
-        draft.verdicts.append(_plan_verdict(one.check.name, subject, Status.ERROR, problem))
+        draft.verdicts.append(_plan_verdict(one.check.name, test.subject, Status.ERROR, problem))
         return ""
     parallel = next((s for s in steps if s.role is Role.RANKS), None)
-    draft.tests.append(PlannedTest(f"t{number:04d}", one.check.name, subject, steps, job, pairs_at_once=at_once,
-                                   ranks=parallel.tasks_per_node * len(parallel.nodes) if parallel else None))
-    return draft.tests[-1].id
+    draft.tests.append(replace(
+        test, steps=steps, ranks=parallel.tasks_per_node * len(parallel.nodes) if parallel else None))
+    return test.id
+
+
+def context_of(check: Check, params: Params, facts: Facts, test: PlannedTest) -> Context:
+    """What the check is given for this test, to say its steps and to read their outputs."""
+    nodes = test.subject.nodes
+    tools = {n: {**{p: facts.programs[p] for p in check.builds if p in facts.programs},
+                 **{t: facts.tools.get(n, {}).get(t, "") for t in check.needs if t not in HARDWARE}} for n in nodes}
+    number = int("".join(c for c in test.id if c in "0123456789") or "0")
+    return Context(
+        nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params=params, tools=_same(tools, nodes),
+        shared_dir=facts.shared_dir, ranks=test.ranks, pairs_at_once=test.pairs_at_once or 1,
+        port_base=PORTS_FROM + number * 10 % PORTS)
+
+
+def params_of(suite: Suite, check: Check) -> Params:
+    """The parameters that the suite runs the check with: those of the first entry that names it."""
+    return next((e.params_for(check) for e in suite.entries if check.name in e.names), check.params)
 
 
 def _same(tools: Mapping[str, Mapping[str, str]], nodes: Iterable[str]) -> dict[str, str]:

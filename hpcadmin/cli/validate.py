@@ -1,0 +1,79 @@
+"""hpcadmin validate: prove the cluster with tests run through sbatch."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hpcadmin.run import Preview
+
+
+@click.command()
+@click.option("--suite", default="smoke", show_default=True, metavar="NAME|FILE", help="What is to be tested.")
+@click.option("-w", "--nodelist", "hostlist", default="", metavar="HOSTLIST",
+              help="Only these nodes; else all of the partition.")
+@click.option("--inventory", default="", metavar="FILE", help="The accepted inventory, if not the one kept by discover.")
+@click.option("--plan", "plan_only", is_flag=True, help="Show jobs, rounds, tests and time; submit nothing.")
+@click.option("--partition", default="", metavar="NAME", help="Else [slurm] partition, else Slurm's default.")
+@click.option("--account", default="", metavar="NAME")
+@click.option("--qos", default="", metavar="NAME")
+@click.option("--reservation", default="", metavar="NAME")
+@click.option("--time-limit", type=click.IntRange(1, 100_000), metavar="MINUTES", help="Of each job; else by the plan.")
+@click.option("--run-dir", default="", metavar="DIR", help="Where runs are kept; must be shared with the nodes.")
+@click.option("--allow-root", is_flag=True, help="Submit jobs as root.")
+@click.option("--json", "as_json", is_flag=True, help="The report (or the plan) as JSON.")
+@click.pass_obj
+def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory: str, plan_only: bool, partition: str,
+            account: str, qos: str, reservation: str, time_limit: int | None, run_dir: str, allow_root: bool,
+            as_json: bool) -> int:
+    """Prove the cluster with tests run through sbatch.
+
+    Exit status: 0 all passed, 1 something failed, 3 incomplete (errors, not run, not judged), 130 interrupted.
+    """
+    from hpcadmin.run import Request, preview, validate
+    from hpcadmin.run_progress import Progress
+    from hpcadmin.site import load_site
+    from hpcadmin.slurm.command_line import CommandLine
+
+    site = load_site(obj["site"])
+    request = Request(suite=suite, hostlist=hostlist, inventory=inventory, partition=partition, account=account, qos=qos,
+                      reservation=reservation, run_dir=run_dir, time_limit_min=time_limit, allow_root=allow_root,
+                      command=tuple(sys.argv))
+    if plan_only:
+        _show(preview(request, site, CommandLine(), Progress()), as_json)
+        return 0
+    outcome = validate(request, site, CommandLine(), Progress())
+
+    from hpcadmin.report import formats
+    from hpcadmin.rundata import read_run
+    sys.stdout.write(formats()["json" if as_json else "table"].render(read_run(outcome.folder)))
+    return outcome.exit_status
+
+
+def _show(preview: Preview, as_json: bool) -> None:
+    from hpcadmin.hosts import fold
+    from hpcadmin.records import dumps
+    from hpcadmin.text import plural, printable
+
+    plan = preview.plan
+    if as_json:
+        click.echo(dumps({"plan": plan, "look": preview.look}, indent=1))
+        return
+    click.echo(f"suite {plan.suite} on {plural(len(plan.nodes), 'node')}: {fold(plan.nodes) or '-'}")
+    for skip in plan.skipped:
+        click.echo(f"  not tested: {skip.node}: {printable(skip.reason)}")
+    for entry in plan.entries:
+        what = plural(entry.tests, "test") if entry.status is None else f"{entry.status.value}: {entry.reason}"
+        click.echo(f"  {entry.check:<16} {printable(what)}")
+    if preview.look:
+        click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
+    for job in plan.jobs:
+        click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, {plural(len(job.stages), 'stage')}, "
+                   f"about {round(job.seconds)} s, time limit {job.time_limit_min} min")
+        for stage in job.stages:
+            click.echo(f"    {stage.kind:<6} {printable(stage.name)}: {plural(len(stage.tests), 'test')}")
+    for verdict in plan.verdicts:
+        click.echo(f"  {verdict.status.value}: {verdict.check} {verdict.subject}: {printable(verdict.reason)}")

@@ -1,0 +1,336 @@
+"""validate: nodes -> look -> plan -> one suite job -> verdicts -> doubtful tests once more -> final verdicts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hpcadmin.catalogue import load_limits
+from hpcadmin.check import Check, Limit, Status, Subject, Verdict
+from hpcadmin.errors import EXIT_INTERRUPTED, HpcadminError, SlurmError, UsageError
+from hpcadmin.isolate import explain
+from hpcadmin.judge import doubtful, judge
+from hpcadmin.model import Inventory
+from hpcadmin.plan import context_of, make_plan, params_of
+from hpcadmin.plan_facts import Facts, gather
+from hpcadmin.registry import Suite, load_checks, load_suite
+from hpcadmin.repeats import again
+from hpcadmin.run_folder import RunFolder, create_run, iso_now
+from hpcadmin.run_job import JobRun, find_and_cancel
+from hpcadmin.run_look import Seen, accepted_inventory, look_job, needed, take, wanted
+from hpcadmin.run_nodes import Selection, select
+from hpcadmin.run_progress import Progress
+from hpcadmin.run_results import read_result
+from hpcadmin.rundata import (
+    Measured,
+    Plan,
+    PlannedJob,
+    PlannedTest,
+    SkippedNode,
+    TestResult,
+    append_lines,
+    exit_status,
+    write_lines,
+    write_record,
+)
+from hpcadmin.site import Site
+from hpcadmin.slurm.client import Client, version_tuple
+from hpcadmin.slurm.script import JobOptions
+from hpcadmin.state import bin_dir, inventory_file, make_private, runs_dir
+from hpcadmin.text import plural
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for; empty means the site's file or Slurm decides."""
+
+    suite: str = "smoke"
+    hostlist: str = ""
+    inventory: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    run_dir: str = ""
+    time_limit_min: int | None = None
+    allow_root: bool = False
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    folder: Path
+    exit_status: int
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What --plan shows. look: why a look job would come first, "" when none is needed."""
+
+    plan: Plan
+    look: str
+
+
+@dataclass
+class _Session:
+    """Everything that a run has read before it starts."""
+
+    request: Request
+    site: Site
+    client: Client
+    progress: Progress
+    checks: Mapping[str, Check]
+    suite: Suite
+    limits: tuple[Limit, ...]
+    selection: Selection
+    accepted: Inventory | None
+    slurm_version: str
+    runs: Path
+    bins: Path
+    job_ids: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(n.name for n in self.selection.nodes)
+
+
+def _open(request: Request, site: Site, client: Client, progress: Progress) -> _Session:
+    """Read and check all input; nothing is written or submitted."""
+    checks = load_checks(site.checks_dir)
+    suite = load_suite(request.suite, site, checks)
+    used = {name for entry in suite.entries for name in entry.names}
+    limits = tuple(x for x in load_limits(site) if x.check in used)
+    path = Path(request.inventory) if request.inventory else inventory_file(site)
+    accepted = accepted_inventory(path, required=bool(request.inventory))
+    selection = select(client.nodes(), client.partitions(), request.partition or site.slurm.partition,
+                       request.hostlist)
+    runs = Path(os.path.abspath(Path(request.run_dir).expanduser())) if request.run_dir else runs_dir(site)  # noqa: PTH100
+    bins = runs / "bin" if request.run_dir else bin_dir(site)
+    return _Session(request, site, client, progress, checks, suite, limits, selection, accepted, client.version(),
+                    runs, bins)
+
+
+def preview(request: Request, site: Site, client: Client, progress: Progress) -> Preview:
+    """The plan, without submitting or writing anything; what only a look can tell is taken as there."""
+    session = _open(request, site, client, progress)
+    want = wanted(session.suite, session.checks, site, session.bins)
+    look = needed(session.names, session.accepted, want)
+    programs = {p: str(path) for p, path in want.programs.items()}
+    facts = gather(session.names, None, session.accepted, site, programs=programs, unbuilt={},
+                   shared_dir=site.shared_dir or str(session.runs))
+    if look:
+        facts = _assume_there(facts, session)
+    plan = make_plan(session.suite, session.checks, facts, session.names, skipped=session.selection.skipped,
+                     job=2 if look else 1)
+    return Preview(plan, look)
+
+
+def _assume_there(facts: Facts, session: _Session) -> Facts:
+    """What no inventory tells is taken as there: the plan shows the most that could run."""
+    tools = {t: t for check in session.checks.values() for t in check.needs}
+    return replace(
+        facts, tools={n: {**tools, **facts.tools.get(n, {})} for n in session.names},
+        has={word: {n: True if there is None else there for n, there in by_node.items()}
+             for word, by_node in facts.has.items()})
+
+
+def validate(request: Request, site: Site, client: Client, progress: Progress) -> Outcome:
+    """Run a suite. Raises one of our errors when nothing could be run; else the outcome says how it went."""
+    if os.geteuid() == 0 and not request.allow_root:
+        raise UsageError("refuses to submit jobs as root: many sites forbid them, and shared homes do not trust root",
+                         hint="run it as an ordinary user, or --allow-root")
+    session = _open(request, site, client, progress)
+    folder = create_run(
+        session.runs, suite=session.suite.name, nodes=session.selection.asked, command=request.command,
+        cluster=site.cluster.name, slurm_version=session.slurm_version, site=site.source)
+    progress.line(f"run {folder.run_id}: suite {session.suite.name} on {plural(len(session.names), 'node')}")
+    run = _Run(session, folder)
+    try:
+        with _interrupts():
+            return run.whole()
+    except KeyboardInterrupt:
+        return run.interrupted()
+    except HpcadminError:
+        run.broken()
+        raise
+    finally:
+        progress.close()
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """SIGTERM and a lost terminal end a run as Ctrl-C does: our jobs are cancelled, what was measured is kept."""
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+class _Run:
+    """One run from the look to the verdicts; keeps what has been measured, for every way it may end."""
+
+    def __init__(self, session: _Session, folder: RunFolder) -> None:
+        self.s = session
+        self.folder = folder
+        self.plan: Plan | None = None
+        self.facts: Facts | None = None
+        self.inventory: Inventory | None = session.accepted
+        self.results: dict[str, TestResult] = {}
+        self._number = 0
+
+    def whole(self) -> Outcome:
+        seen = self._look()
+        self._make_plan(seen)
+        assert self.plan is not None  # noqa: S101
+        for job in self.plan.jobs:
+            self._run_job(job, {t.id: t for t in self.plan.tests if t.job == job.number})
+        verdicts = judge(list(self.results.values()), self.s.limits, self.inventory)
+        repeat = again(self.plan, doubtful(list(self.results.values()), verdicts), self._number + 1,
+                       {c.name: c.seconds for c in self.s.checks.values()})
+        if repeat is not None:
+            self.s.progress.line(f"measuring {plural(len({t.repeats for t in repeat.tests}), 'doubtful test')} again")
+            self.plan = replace(self.plan, tests=(*self.plan.tests, *repeat.tests), jobs=(*self.plan.jobs, repeat.job))
+            write_record(self.folder.path, "plan.json", self.plan)
+            self._run_job(repeat.job, {t.id: t for t in repeat.tests})
+        return self._finish("complete")
+
+    # --- the jobs -----------------------------------------------------------------------------------------------
+
+    def _options(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> JobOptions:
+        request, slurm = self.s.request, self.s.site.slurm
+        gpus = max((s.gpus_per_task * s.tasks_per_node for t in tests.values() for s in t.steps), default=0)
+        return JobOptions(
+            comment=f"hpcadmin:{self.folder.run_id}:{job.number}", name=f"hpcadmin-{self.s.suite.name}",
+            partition=self.s.selection.partition.name, account=request.account or slurm.account,
+            qos=request.qos or slurm.qos, reservation=request.reservation or slurm.reservation, gpus_per_node=gpus,
+            mpi=slurm.mpi, overlap=version_tuple(self.s.slurm_version)[:2] >= (20, 11))
+
+    def _start(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> JobRun:
+        limit = self.s.request.time_limit_min
+        most = self.s.selection.partition.max_time_min
+        minutes = limit or (min(job.time_limit_min, most) if most else job.time_limit_min)
+        job = replace(job, time_limit_min=minutes)
+        self._number = job.number
+        run = JobRun(self.s.client, job, tests, self._options(job, tests), self.folder.job_dir(job.number),
+                     self.s.progress)
+        return run
+
+    def _go(self, run: JobRun) -> None:
+        run.submit()
+        assert run.id is not None  # noqa: S101
+        self.s.job_ids.append(run.id)
+        self.s.progress.line(f"job {run.id}: {run.job.kind}, {plural(len(run.job.nodes), 'node')}, "
+                             f"about {max(1, round(run.job.seconds))} s")
+        run.wait()
+        self.s.job_ids.remove(run.id)
+
+    def _look(self) -> Seen:
+        """What the nodes have: from a look job, or from the inventory when that says everything that is needed."""
+        names = self.s.names
+        want = wanted(self.s.suite, self.s.checks, self.s.site, self.s.bins)
+        built = {p: str(path) for p, path in want.programs.items()}
+        if not names or not needed(names, self.s.accepted, want):
+            return Seen(None, built)
+        self._number += 1
+        if want.programs:
+            for path in want.programs.values():
+                make_private(path.parent)
+        sources = make_private(self.folder.path / "src")
+        job, tests = look_job(self._number, names, want, self.s.site, self.folder.job_dir(self._number), sources)
+        run = self._start(job, tests)
+        self._go(run)
+        seen = take(run, want, iso_now())
+        for node, reason in seen.silent.items():
+            self.s.progress.failure(f"{node}: {reason}")
+        return seen
+
+    def _make_plan(self, seen: Seen) -> None:
+        skipped = [*self.s.selection.skipped,
+                   *(SkippedNode(n, f"could not be looked at: {why}") for n, why in seen.silent.items())]
+        names = tuple(n for n in self.s.names if n not in seen.silent)
+        self.facts = gather(names, seen.inventory, self.s.accepted, self.s.site, programs=seen.programs,
+                            unbuilt=seen.unbuilt, shared_dir=self.s.site.shared_dir or str(self.folder.path))
+        self.plan = make_plan(self.s.suite, self.s.checks, self.facts, names, skipped=skipped, job=self._number + 1)
+        if seen.inventory is not None:
+            self.inventory = seen.inventory
+        if self.inventory is not None:
+            write_record(self.folder.path, "inventory.json", self.inventory)
+        if self.s.accepted is not None:
+            write_record(self.folder.path, "order.json", self.s.accepted)
+        write_record(self.folder.path, "limits.json", self.s.limits)
+        write_record(self.folder.path, "plan.json", self.plan)
+        self.folder.update(notes=self.plan.notes, simulated=self.inventory.simulated if self.inventory else "")
+
+    def _run_job(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> None:
+        run = self._start(job, tests)
+        run.on_test = lambda test: self._result(run, test)
+        try:
+            self._go(run)
+        finally:
+            if run.id is not None:
+                for test in tests:
+                    if test not in self.results:
+                        self._result(run, test)
+
+    def _result(self, run: JobRun, test_id: str) -> None:
+        """Read a test's outputs, and keep its measurements at once."""
+        assert self.facts is not None  # noqa: S101
+        test = run.tests[test_id]
+        check = self.s.checks[test.check]
+        context = context_of(check, params_of(self.s.suite, check), self.facts, test)
+        result = read_result(test, run.collector.frames(test_id), run.why_missing(test_id), check, context)
+        self.results[test_id] = result
+        append_lines(self.folder.path, "measurements.jsonl",
+                     [Measured(test_id, test.check, test.attempt, m) for m in result.measurements])
+        if result.error:
+            self.s.progress.failure(f"{test.check} {test.subject}: {result.error}")
+
+    # --- the ways a run may end ---------------------------------------------------------------------------------
+
+    def _finish(self, state: str, status: int | None = None) -> Outcome:
+        """Judge what there is and write it down."""
+        verdicts = self._verdicts()
+        write_lines(self.folder.path, "verdicts.jsonl", verdicts)
+        write_record(self.folder.path, "findings.json", explain(verdicts, self.plan))
+        final = exit_status(verdicts, finished=state == "complete") if status is None else status
+        self.folder.update(state=state, ended=iso_now(), exit_status=final)
+        return Outcome(self.folder.path, final, tuple(verdicts))
+
+    def _verdicts(self) -> list[Verdict]:
+        planned: Sequence[Verdict] = self.plan.verdicts if self.plan else ()
+        entries = [Verdict(e.check, Subject(), e.status, e.reason, basis="plan")
+                   for e in (self.plan.entries if self.plan else ())
+                   if e.status in (Status.NOT_APPLICABLE, Status.NOT_NEEDED)]
+        return [*planned, *entries, *judge(list(self.results.values()), self.s.limits, self.inventory)]
+
+    def interrupted(self) -> Outcome:
+        """Cancel what is ours; what was measured is kept and judged, the rest was not run."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)       # a second Ctrl-C must not leave a job behind
+        with contextlib.suppress(SlurmError):
+            ids = find_and_cancel(self.s.client, f"hpcadmin:{self.folder.run_id}:", self.s.job_ids)
+            self.s.progress.line(f"interrupted: {plural(len(ids), 'job')} cancelled")
+        for test in self.plan.tests if self.plan else ():
+            if test.id not in self.results or (self.results[test.id].error and not self.results[test.id].outputs):
+                self.results[test.id] = TestResult(test, not_run="the run was interrupted")
+        return self._finish("interrupted", EXIT_INTERRUPTED)
+
+    def broken(self) -> None:
+        """Something of ours failed (disk full, Slurm gone): leave no job behind, and say in the manifest how it ended."""
+        with contextlib.suppress(HpcadminError):
+            find_and_cancel(self.s.client, f"hpcadmin:{self.folder.run_id}:", self.s.job_ids)
+        error = sys.exc_info()[1]
+        with contextlib.suppress(HpcadminError):
+            status = error.exit_status if isinstance(error, HpcadminError) else None
+            self.folder.update(state="failed", ended=iso_now(), exit_status=status,
+                               notes=(*self.folder.manifest.notes, f"ended early: {error}"))

@@ -1,0 +1,160 @@
+"""The look job: the probe through Slurm on every node, and our C programs built with the site's own compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcadmin.check import Check, Step, Subject
+from hpcadmin.errors import HpcadminError, SiteError, StoreError
+from hpcadmin.facts import new_token, probe_script, read_capture
+from hpcadmin.files import read_bounded, write_atomic
+from hpcadmin.inventory import build, load
+from hpcadmin.model import Failed, Inventory, Node
+from hpcadmin.plan_facts import HARDWARE
+from hpcadmin.registry import Suite
+from hpcadmin.resources import data_dir
+from hpcadmin.run_job import JobRun
+from hpcadmin.rundata import PlannedJob, PlannedTest, Stage
+from hpcadmin.site import Site
+from hpcadmin.text import printable
+
+PROBE_S, BUILD_S = 60.0, 120.0
+_BUILD = """\
+cc=$1 src=$2 dir=$3 name=$4
+command -v "$cc" >/dev/null || { echo "error: $cc is not there"; exit 127; }
+mkdir -p "$dir" || exit 1
+new=$dir/.$name.$(uname -n).$$
+trap 'rm -f "$new"' EXIT
+"$cc" -O2 -o "$new" "$src" -lm || exit 1
+chmod 755 "$new" && mv -f "$new" "$dir/$name" || exit 1
+command -v "$cc"
+"$cc" --version 2>/dev/null | head -n 1
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What must be known and built before a suite can be planned."""
+
+    tools: tuple[str, ...]                       # names to be looked for on the nodes
+    programs: Mapping[str, Path]                 # program of ours -> where it lies once it is built
+    sources: Mapping[str, Path]
+
+    @property
+    def unbuilt(self) -> tuple[str, ...]:
+        return tuple(p for p, path in self.programs.items() if not os.access(path, os.X_OK))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known after the look, or without one."""
+
+    inventory: Inventory | None
+    programs: Mapping[str, str] = field(default_factory=dict)
+    unbuilt: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)    # node -> why there is no capture of it
+
+
+def wanted(suite: Suite, checks: Mapping[str, Check], site: Site, bins: Path) -> Wanted:
+    """What the checks of the suite need. Raises StoreError when a source of ours is missing."""
+    used = [checks[name] for entry in suite.entries for name in entry.names]
+    tools = dict.fromkeys(n for c in used for n in c.needs if n not in HARDWARE and not _path_of(site, n))
+    programs = dict.fromkeys(p for c in used for p in c.builds)
+    folder = data_dir("checks") / "src"
+    sources = {p: folder / f"{p}.c" for p in programs}
+    hashed = bins / _hash(sources.values(), _compiler(site))
+    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources)
+
+
+def _path_of(site: Site, tool: str) -> str:
+    return site.tools[tool].path if tool in site.tools else ""
+
+
+def _compiler(site: Site) -> str:
+    return _path_of(site, "mpicc") or "mpicc"
+
+
+def _hash(sources: Iterable[Path], compiler: str) -> str:
+    total = hashlib.sha256(compiler.encode())
+    for path in sorted(sources):
+        total.update(path.name.encode() + b"\0" + read_bounded(path))
+    return total.hexdigest()[:16]
+
+
+def needed(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
+    """Why a look is needed, "" when everything is known and built."""
+    if known is None:
+        return "there is no inventory"
+    for name in nodes:
+        node = known.node(name)
+        if node is None:
+            return f"{name} is not in the inventory"
+        missing = [t for t in want.tools if t not in node.tools]
+        if missing:
+            return f"the inventory does not tell whether {name} has {', '.join(missing)}"
+    return f"{', '.join(want.unbuilt)} must be built" if want.unbuilt else ""
+
+
+def look_job(number: int, nodes: Sequence[str], want: Wanted, site: Site, folder: Path, sources: Path) -> tuple[
+        PlannedJob, dict[str, PlannedTest]]:
+    """The job that looks; its files are written into `folder`, copies of our sources into `sources`."""
+    write_atomic(folder / "probe.sh", probe_script(tools=want.tools))
+    token = new_token()
+    tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
+        ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)
+        for i, node in enumerate(nodes, 1)]
+    for place, program in enumerate(want.unbuilt, 1):
+        write_atomic(sources / f"{program}.c", read_bounded(want.sources[program]))
+        argv = ("sh", "-c", _BUILD, "build", _compiler(site), str(sources / f"{program}.c"),
+                str(want.programs[program].parent), program)
+        tests.append(PlannedTest(f"b{place:04d}", f"build {program}", Subject((nodes[0],)), (
+            Step(argv, nodes=(nodes[0],), timeout_s=BUILD_S),), number))
+    stage = Stage("nodes", "look at the nodes", tuple(t.id for t in tests))
+    minutes = int((PROBE_S + BUILD_S * len(want.unbuilt)) // 60) + 3
+    return PlannedJob(number, "look", tuple(nodes), (stage,), 2.0, minutes), {t.id: t for t in tests}
+
+
+def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Node] = read_capture) -> Seen:
+    """What the finished look job found. A node without a readable capture is in `silent` with the reason."""
+    nodes: list[Node] = []
+    silent: dict[str, str] = {}
+    unbuilt: dict[str, str] = {}
+    for test in run.tests.values():
+        why = run.why_missing(test.id)
+        frames = run.collector.frames(test.id)
+        node = test.subject.nodes[0]
+        if test.check == "probe":
+            try:
+                if why or "timeout" in frames[0].flags:
+                    raise StoreError(why or f"the probe did not end within {PROBE_S:g} s")
+                nodes.append(read(frames[0].body.decode("utf-8", "replace"), node))
+            except HpcadminError as exc:
+                silent[node] = str(exc)
+        else:
+            program = test.check.removeprefix("build ")
+            if why or frames[0].status != 0:
+                unbuilt[program] = why or _first_error(frames[0].body, node)
+    failed = [Failed(node, reason) for node, reason in silent.items()]
+    built = {p: str(path) for p, path in want.programs.items() if p not in unbuilt}
+    return Seen(build(nodes, failed, created), built, unbuilt, silent)
+
+
+def _first_error(body: bytes, node: str) -> str:
+    """The compiler's first error, else its first line."""
+    lines = [line.strip() for line in body.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "it said nothing")
+    return f"mpicc on {node}: {printable(told, limit=200)}"
+
+
+def accepted_inventory(path: Path, *, required: bool) -> Inventory | None:
+    """The accepted inventory; None where none is yet. A file that was named must be there and sound."""
+    if not required and not path.exists():
+        return None
+    try:
+        return load(path)
+    except StoreError as exc:
+        raise SiteError(exc.what, where=exc.where, hint=exc.hint) from exc

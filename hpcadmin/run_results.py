@@ -1,0 +1,84 @@
+"""From a test's framed outputs to its result: measurements, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Role, Step
+from hpcadmin.errors import HpcadminError
+from hpcadmin.frames import Frame
+from hpcadmin.plan import guarded
+from hpcadmin.rundata import PlannedTest, TestResult
+from hpcadmin.text import printable
+
+
+def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check: Check, context: Context) -> TestResult:
+    """The result of a test. missing: why not all outputs are there, "" when they are."""
+    simulated = context.simulated
+    outputs = tuple(dict.fromkeys(f.ref for f in frames))
+    error = missing or _unusable(test, frames)
+    measurements: tuple[Measurement, ...] = ()
+    if not error:
+        try:
+            found = guarded(check, "parse", lambda: check.parse([output_of(test, f) for f in frames], context))
+            measurements = _sound(found)
+        except HpcadminError as exc:
+            error = printable(str(exc), limit=500)
+    return TestResult(test, measurements, error, outputs=outputs, simulated=simulated)
+
+
+def _sound(found: object) -> tuple[Measurement, ...]:
+    if not isinstance(found, (list, tuple)) or not all(isinstance(m, Measurement) for m in found):
+        raise ParseError("the check's parser returned something else than measurements")
+    if not found:
+        raise ParseError("the check's parser found nothing")
+    return tuple(found)
+
+
+def output_of(test: PlannedTest, frame: Frame) -> Output:
+    return Output(
+        text=frame.body.decode("utf-8", "surrogateescape"), exit_status=frame.status, role=Role(frame.role),
+        node=frame.node, timed_out="timeout" in frame.flags, truncated="truncated" in frame.flags,
+        started=frame.start, ended=frame.end, ref=frame.ref, step=test.steps[frame.step].name)
+
+
+def _unusable(test: PlannedTest, frames: Sequence[Frame]) -> str:
+    """What went wrong outside of the tool, so that its output says nothing; the cause first."""
+    found = [(f, _trouble(f, test.steps[f.step])) for f in frames]
+    reasons = [reason for _, reason in found if reason]
+    causes = [reason for frame, reason in found if reason and "nostart" not in frame.flags]
+    return (causes or reasons or [""])[0]
+
+
+def _trouble(frame: Frame, step: Step) -> str:
+    what = f"{frame.role} on {frame.node}" if frame.role != "ranks" else "the program"
+    told = _last_line(frame.body)
+    if "portbusy" in frame.flags:
+        return f"port {step.ready.port if step.ready else '?'} is already in use on {frame.node}"
+    if "notready" in frame.flags:
+        limit = step.ready.timeout_s if step.ready else 0.0
+        return f"the server on {frame.node} was not ready within {limit:g} s{told}"
+    if "ended" in frame.flags:
+        return f"the server on {frame.node} ended before it was ready{_status(frame.status)}{told}"
+    if "nostart" in frame.flags:
+        return f"the {what} was not started"
+    if "lost" in frame.flags:
+        return f"the output of the {what} did not come back{told}"
+    if "timeout" in frame.flags:
+        return f"{what} did not end within {step.timeout_s:g} s and was killed{told}"
+    if "truncated" in frame.flags:
+        return f"{what} printed more than is kept"
+    if frame.status is None and "stopped" not in frame.flags:
+        return f"{what} was killed from outside{told}"
+    return ""
+
+
+def _status(status: int | None) -> str:
+    return "" if status is None else f" (exit status {status})"
+
+
+def _last_line(body: bytes) -> str:
+    lines = [line.strip() for line in body[-4000:].decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    chosen = errors[0] if errors else lines[-1] if lines else ""
+    return f": {printable(chosen, limit=200)}" if chosen else ""
