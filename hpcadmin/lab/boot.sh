@@ -39,7 +39,7 @@ fi || fail "munged: $(tail -n 1 /var/log/munge/munged.out)"
 
 if [ "$ROLE" = head ]; then
     if [ -n "$ACCOUNTING" ]; then
-        sh /etc/hpcadmin/lab/accounting.sh 3>&3 || exit 1
+        . /etc/hpcadmin/lab/accounting.sh
     fi
     setsid slurmctld -c -D </dev/null >/var/log/slurm/slurmctld.out 2>&1 3>&- &
 else

@@ -214,20 +214,34 @@ def _files(lab: Lab, host: Host, prepared: Prepared, munge_id: tuple[int, int]) 
         File("/etc/openmpi/openmpi-mca-params.conf", conftext.mca_file(lab.net)),
         File("/etc/hpcadmin/site.toml", conftext.site_toml(lab.name, lab.user, lab.net)),
         File("/etc/hpcadmin/lab/boot.sh", (_HERE / "boot.sh").read_text(), 0o755),
-        File("/etc/hpcadmin/lab/boot.conf", _boot_conf(lab, host, munge_id)),
+        File("/etc/hpcadmin/lab/boot.conf", _boot_conf(lab, host, munge_id, prepared)),
         *(File(f"/etc/slurm/{name}", text) for name, text in prepared.slurm.items() if name != "slurmdbd.conf"),
     ]
     if prepared.visible:
         files += _launcher()
+    if lab.accounting and host.role == "head":
+        files += _accounting(prepared)
     if host.hardware:
         files.append(File("/etc/hpcadmin/simulated", f"{host.hardware}\n"))
     return files
 
 
-def _boot_conf(lab: Lab, host: Host, munge_id: tuple[int, int]) -> str:
+def _boot_conf(lab: Lab, host: Host, munge_id: tuple[int, int], prepared: Prepared) -> str:
+    cluster = conftext.settings(prepared.slurm["slurm.conf"]).get("clustername", lab.name)
     hwloc = "/etc/hpcadmin/sim/hwloc.xml" if host.hardware else ""
     return (f"NAME={host.name}\nROLE={host.role}\nMUNGE_USER={'munge' if munge_id[0] else 'root'}\n"
-            f"ACCOUNTING={'yes' if lab.accounting else ''}\nSLURMD_HWLOC={hwloc}\n")
+            f"ACCOUNTING={'yes' if lab.accounting else ''}\nSLURMD_HWLOC={hwloc}\nLAB_USER={lab.user}\n"
+            f"CLUSTER={shlex.quote(cluster)}\n")
+
+
+def _accounting(prepared: Prepared) -> list[File]:
+    """slurmdbd.conf of --conf is used where there is one, but for what the lab's database wants."""
+    slurm_user = conftext.settings(prepared.slurm["slurm.conf"]).get("slurmuser", "root")
+    owner = machine.account_id(prepared.accounts, slurm_user) or (0, 0)
+    mysql = machine.account_id(prepared.accounts, "mysql") or (0, 0)
+    return [File("/etc/slurm/slurmdbd.conf", conftext.slurmdbd_conf(slurm_user, prepared.password), 0o600, *owner),
+            File("/etc/hpcadmin/lab/grants.sql", conftext.grants(prepared.password), 0o600, *mysql),
+            File("/etc/hpcadmin/lab/accounting.sh", (_HERE / "accounting.sh").read_text())]
 
 
 def _launcher() -> list[File]:

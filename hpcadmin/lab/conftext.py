@@ -57,6 +57,12 @@ def slurmdbd_conf(slurm_user: str, password: str) -> str:
             "LogFile=/var/log/slurm/slurmdbd.log\nPidFile=/run/slurmdbd.pid\n")
 
 
+def grants(password: str) -> str:
+    """SQL that mariadbd runs at its start; the password is made of hexadecimal digits."""
+    return (f"CREATE DATABASE IF NOT EXISTS slurm;\nCREATE USER IF NOT EXISTS 'slurm'@'%' IDENTIFIED BY '{password}';\n"
+            "GRANT ALL ON slurm.* TO 'slurm'@'%';\n")
+
+
 def hosts_file(addresses: Mapping[str, str]) -> str:
     return "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items())
 
