@@ -223,6 +223,7 @@ class Limit:
     tolerance: float = 0.0           # fraction
     source: str = ""
     date: str = ""
+    site: bool = False               # of the site's own file: wins over the catalogue's
 
     def text(self) -> str:
         parts = []

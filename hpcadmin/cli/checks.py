@@ -1,0 +1,186 @@
+"""hpcadmin checks: what can be measured, and one output that somebody already has, read and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hpcadmin.check import Check, Measurement, Verdict
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+@click.group()
+def command() -> None:
+    """One check, or an output you already have."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def list_checks(obj: dict[str, Any], as_json: bool) -> int:
+    """Every check: ours and the site's."""
+    known = _checks(obj)
+    if as_json:
+        import json
+        click.echo(json.dumps([_record(check) for check in known.values()], indent=1))
+        return 0
+    from tabulate import tabulate
+    rows = [[c.name, c.scope.value, c.impact.value, ", ".join([*c.needs, *c.builds]), c.title] for c in known.values()]
+    click.echo(tabulate(rows, headers=["check", "scope", "impact", "needs", "what it shows"], tablefmt="simple"))
+    return 0
+
+
+@command.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def show(obj: dict[str, Any], name: str, as_json: bool) -> int:
+    """What a check measures, needs and can be told."""
+    check = _check(obj, name)
+    if as_json:
+        import json
+        click.echo(json.dumps(_record(check), indent=1))
+        return 0
+    facts = {"scope": f"{check.scope.value}, {check.impact.value}", "needs": ", ".join(check.needs) or "nothing",
+             "builds": ", ".join(check.builds), "takes": f"about {check.seconds:g} s",
+             "parameters": ", ".join(f"{k} = {v!r}" for k, v in check.params.items())}
+    click.echo(f"{check.name}: {check.title}\n")
+    click.echo("".join(f"  {key + ':':<12}{text}\n" for key, text in facts.items() if text))
+    click.echo(check.doc.strip())
+    return 0
+
+
+@command.command()
+@click.argument("name")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def parse(obj: dict[str, Any], name: str, file: str, as_json: bool) -> int:
+    """Read an output of the tool of check NAME from FILE (- is stdin).
+
+    The exit status is 0 only if the file is one complete and sound output, else 3.
+    """
+    from hpcadmin.errors import EXIT_INCOMPLETE, EXIT_OK
+    measurements, problems = _read(_check(obj, name), file)
+    problems = problems + [f"{m.name} is {m.value}, expected {m.expected}" for m in measurements
+                           if m.expected is not None and m.value != m.expected]
+    if as_json:
+        import json
+
+        from hpcadmin.records import to_plain
+        click.echo(json.dumps({"measurements": to_plain(measurements), "problems": problems}, indent=1))
+    else:
+        _print_measurements(measurements, problems)
+    return EXIT_INCOMPLETE if problems else EXIT_OK
+
+
+@command.command()
+@click.argument("name")
+@click.argument("file")
+@click.option("--hardware", default="", help="GPU model or port rate it is from: NVIDIA H100 80GB HBM3.")
+@click.option("--simulated", default="", metavar="PROFILE", help="It is from simulated hardware.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def judge(obj: dict[str, Any], name: str, file: str, *, hardware: str, simulated: str, as_json: bool) -> int:
+    """Read an output as `parse` does, and judge its values by the site's limits and the catalogue's.
+
+    The exit status is 0 if all passed, 1 if something failed, 3 if it is not complete or no limit is known.
+    """
+    from hpcadmin.catalogue import load_limits
+    from hpcadmin.judge import judge as verdicts_of
+    from hpcadmin.records import dumps
+    from hpcadmin.rundata import exit_status
+    from hpcadmin.site import load_site
+    check = _check(obj, name)
+    measurements, problems = _read(check, file)
+    result, inventory = _as_test(check, measurements, problems, hardware, simulated)
+    verdicts = verdicts_of([result], load_limits(load_site(obj["site"])), inventory)
+    if as_json:
+        click.echo(dumps(verdicts, indent=1))
+    else:
+        _print_verdicts(verdicts)
+    return exit_status(verdicts)
+
+
+def _checks(obj: dict[str, Any]) -> dict[str, Check]:
+    from hpcadmin.registry import load_checks
+    from hpcadmin.site import load_site
+    return load_checks(load_site(obj["site"]).checks_dir)
+
+
+def _check(obj: dict[str, Any], name: str) -> Check:
+    from hpcadmin.errors import UsageError
+    known = _checks(obj)
+    if name not in known:
+        raise UsageError(f"unknown check {name!r}", hint=f"known checks: {', '.join(known)}")
+    return known[name]
+
+
+def _record(check: Check) -> dict[str, Any]:
+    return {"name": check.name, "title": check.title, "scope": check.scope.value, "impact": check.impact.value,
+            "needs": check.needs, "builds": check.builds, "params": dict(check.params), "seconds": check.seconds,
+            "doc": check.doc}
+
+
+def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
+    """Measurements, or what is wrong with the file."""
+    from hpcadmin.check import Context, Output
+    from hpcadmin.errors import ParseError, UsageError
+    try:
+        with click.open_file(file, "rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise UsageError(f"cannot be read: {exc.strerror}", where=file) from exc
+    output = Output(raw[:MAX_BYTES].decode("utf-8", "replace"), truncated=len(raw) > MAX_BYTES)
+    try:
+        return check.parse([output], Context()), []
+    except ParseError as exc:
+        return [], [str(exc)]
+
+
+def _as_test(check: Check, measurements: Sequence[Measurement], problems: Sequence[str], hardware: str,
+             simulated: str) -> tuple[Any, Any]:
+    """The file as if it were a test's result, on nodes that have the hardware which the caller names."""
+    from hpcadmin.check import Subject
+    from hpcadmin.model import Gpu, Inventory, Nic, Node
+    from hpcadmin.rundata import PlannedTest, TestResult
+    names = tuple(dict.fromkeys(n for m in measurements for n in m.subject.nodes)) or ("file",)
+    test = PlannedTest("t0001", check.name, Subject(names), (), 1)
+    result = TestResult(test, tuple(measurements), "; ".join(problems), simulated=simulated)
+    has = {"gpus": (Gpu("", model=hardware),), "nics": (Nic("", rate_text=hardware),)} if hardware else {}
+    nodes = tuple(Node(n, simulated=simulated, **has) for n in names)  # type: ignore[arg-type]
+    return result, Inventory(nodes)
+
+
+def _print_measurements(measurements: Sequence[Measurement], problems: Sequence[str]) -> None:
+    from tabulate import tabulate
+
+    from hpcadmin.text import byte_size, printable
+    rows = [[m.name, "" if m.size_bytes is None else byte_size(m.size_bytes), printable(str(m.value), limit=80), m.unit,
+             printable(str(m.subject), limit=80), "; ".join(printable(w, limit=120) for w in m.warnings)]
+            for m in measurements]
+    if rows:
+        click.echo(tabulate(rows, headers=["value", "size", "", "unit", "of", "warnings"], tablefmt="simple",
+                            disable_numparse=True))
+    for problem in problems:
+        click.echo(f"problem: {printable(problem)}")
+
+
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    from tabulate import tabulate
+
+    from hpcadmin.text import byte_size, number, printable
+    rows = []
+    for v in verdicts:
+        m = v.measurement
+        size = "" if m is None or m.size_bytes is None else byte_size(m.size_bytes)
+        value = "" if m is None else printable(f"{number(m.value)} {m.unit}".strip(), limit=80)
+        rows.append([v.status.value, printable(str(v.subject), limit=60), m.name if m else v.check, size, value,
+                     printable(v.limit.text()) if v.limit else "", printable(v.reason, limit=160)])
+    click.echo(tabulate(rows, headers=["verdict", "of", "value", "size", "", "limit", "why"], tablefmt="simple",
+                        disable_numparse=True))
