@@ -46,6 +46,7 @@ class CheckRow:
     counts: dict[Status, int]              # tests by their worst verdict
     values: tuple[Values, ...]
     by_peers: int = 0                      # nodes that only their peers accuse
+    as_expected: int = 0                   # values that are equal to what was expected of them
 
     @property
     def tests(self) -> int:
@@ -190,7 +191,8 @@ def _checks(run: Run, verdicts: Sequence[Verdict]) -> tuple[CheckRow, ...]:
         reason = entry.reason if entry and entry.reason else next(
             (v.reason for v in found if v.status is status and not v.test), "") if status is not Status.PASS else ""
         rows.append(CheckRow(check or "(whole node)", entry.title if entry else "", entry.scope if entry else None,
-                             status, reason, counts, _values(found), len(peers)))
+                             status, reason, counts, _values(found), len(peers),
+                             sum(v.basis == "expected" and v.status is Status.PASS for v in found)))
     return tuple(sorted(rows, key=lambda r: -r.status.rank))
 
 
@@ -223,13 +225,18 @@ def measurement_name(m: Measurement) -> str:
     return " ".join(parts)
 
 
+def shown(m: Measurement) -> str:
+    """"bandwidth at 256 KiB 870 MB/s"."""
+    return f"{measurement_name(m)} {number(m.value)} {m.unit}".rstrip()
+
+
 def verdict_text(v: Verdict) -> str:
     """The reason, else the value with what it was judged by."""
     m = v.measurement
     if v.reason or m is None:
         return v.reason
     expected = ", as expected" if v.basis == "expected" else ""
-    return f"{measurement_name(m)} {number(m.value)} {m.unit}".rstrip() + expected
+    return shown(m) + expected
 
 
 def _nodes(run: Run, verdicts: Sequence[Verdict]) -> tuple[NodeRow, ...]:

@@ -144,6 +144,8 @@ def _measured(row: CheckRow) -> str:
         parts.append(f"{v.text()} ({limits})" if limits else v.text())
     if row.by_peers:
         parts.append(f"{plural(row.by_peers, 'node')} worse than the others")
+    if not parts and row.as_expected and row.status is Status.PASS:
+        return f"{plural(row.as_expected, 'value')} as expected"
     return "; ".join(parts) or row.reason
 
 
