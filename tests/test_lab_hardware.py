@@ -353,3 +353,107 @@ def test_ibstat(tool):
     bad = tool("ibstat", "mlx5_9")
     assert bad.returncode == 255
     assert "mlx5_9" in bad.stderr
+
+
+# --- all_reduce_perf
+
+MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-q", "--mca", "btl", "self,vader")
+needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
+
+
+@pytest.fixture
+def reduce(trees, tmp_path):
+    """Runs all_reduce_perf on this machine: reduce(ranks, arguments, faults=…, env={…} or one {…} for each rank)."""
+    devices = tmp_path / "dev"
+    devices.mkdir()
+    for number in range(8):
+        (devices / f"nvidia{number}").touch()
+
+    def run(ranks, *argv, faults="", env=None, missing=()):
+        (tmp_path / "faults").write_text(faults)
+        for number in missing:
+            (devices / f"nvidia{number}").unlink()
+        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HPCADMIN_SIM_DIR": str(trees / "8xH100"),
+                     "HPCADMIN_SIM_FAULTS": str(tmp_path / "faults"), "HPCADMIN_SIM_DEV": str(devices)}
+        program = [str(trees / "8xH100/bin/all_reduce_perf"), *(argv or ("-b", "64K", "-e", "64K", "-n", "3"))]
+        if isinstance(env, list):
+            groups = [["-n", "1", *(w for k, v in one.items() for w in ("-x", f"{k}={v}")), *program] for one in env]
+        else:
+            if ranks == 1:      # without mpirun, which takes its time
+                return subprocess.run(program, capture_output=True, text=True, timeout=30, check=False,
+                                      env={**variables, **(env or {}), "OMPI_MCA_btl": "self"})
+            groups = [["-n", str(ranks), *(w for k, v in (env or {}).items() for w in ("-x", f"{k}={v}")), *program]]
+        command = [*MPIRUN, *groups[0], *(w for group in groups[1:] for w in (":", *group))]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=variables)
+    return run
+
+
+@needs_mpirun
+def test_all_reduce_prints_a_whole_table(reduce):
+    done = reduce(4, "-b", "8", "-e", "256K", "-f", "2", "-g", "1", "-n", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    from hpcadmin.checklib import nccl
+    table = nccl.read(done.stdout, "all_reduce_perf")
+    assert [r.pci for r in table.ranks] == ["0000:1b:00", "0000:43:00", "0000:52:00", "0000:61:00"]
+    assert [r.size for r in table.rows] == [8 << i for i in range(16)]
+    assert table.out_of_bounds == 0
+    assert table.validation
+    assert table.rows[-1].modes["in-place"].busbw > 0
+
+
+@needs_mpirun
+@pytest.mark.parametrize("more", [("-o", "max", "-d", "int32"), ("-o", "avg", "-d", "double"), ("-o", "prod"),
+                                  ("-g", "2")])
+def test_all_reduce_computes(reduce, more):
+    done = reduce(3, "-b", "4K", "-e", "4K", "-n", "2", *more)
+    assert "# Out of bounds values : 0 OK" in done.stdout, done.stdout + done.stderr
+
+
+@needs_mpirun
+def test_all_reduce_takes_less_than_it_is_asked_for_when_memory_ends(reduce):
+    done = reduce(1, "-b", "1G", "-e", "8G", "-n", "1", "-w", "0", "-c", "0")
+    assert "# Reducing maxBytes to 33554432 due to memory limitation" in done.stdout
+    assert "    N/A" in done.stdout
+
+
+@needs_mpirun
+@pytest.mark.parametrize(("ranks", "env", "status", "text"), [
+    (1, {"CUDA_VISIBLE_DEVICES": ""}, 2, "no CUDA-capable device is detected"),
+    (1, {"CUDA_VISIBLE_DEVICES": "8"}, 2, "no CUDA-capable device is detected"),
+    (1, {"CUDA_VISIBLE_DEVICES": "0", "NCCL_TESTS_DEVICE": "1"}, 5,
+     "Invalid number of GPUs: 2 requested but only 1 were found."),
+    (2, {"CUDA_VISIBLE_DEVICES": "3"}, 5, "Invalid number of GPUs: 2 requested but only 1 were found."),
+    (2, {"CUDA_VISIBLE_DEVICES": "3", "NCCL_TESTS_DEVICE": "0"}, 3,
+     "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 61000"),
+])
+def test_wrong_binding_fails(reduce, ranks, env, status, text):
+    done = reduce(ranks, env=env)
+    assert text in done.stdout + done.stderr
+    assert done.returncode == status
+    assert "Avg bus bandwidth" not in done.stdout
+
+
+@needs_mpirun
+def test_one_device_a_rank_works_when_counting_begins_at_0(reduce):
+    done = reduce(2, env=[{"CUDA_VISIBLE_DEVICES": d, "NCCL_TESTS_DEVICE": "0"} for d in ("2", "5")])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "device  0 [0000:52:00]" in done.stdout
+    assert "device  0 [0000:c3:00]" in done.stdout
+
+
+@needs_mpirun
+def test_lost_and_missing_devices_fail(reduce):
+    lost = reduce(1, faults="gpu 1 lost\n")
+    assert (lost.returncode, "Test CUDA failure" in lost.stdout) == (2, True)
+    spared = reduce(1, faults="gpu 1 lost\n", env={"CUDA_VISIBLE_DEVICES": "0,2"})
+    assert spared.returncode == 0, spared.stdout
+    gone = reduce(1, missing=(1,))
+    assert (gone.returncode, "OS call failed" in gone.stdout) == (2, True)
+
+
+@needs_mpirun
+def test_a_slow_gpu_is_measurably_slower(reduce):
+    from hpcadmin.checklib import nccl
+    values = [nccl.read(reduce(2, "-b", "256K", "-e", "256K", "-n", "10", faults=faults).stdout,
+                        "all_reduce_perf").average for faults in ("", "gpu 1 slow\n")]
+    assert values[1] < values[0] * 0.6

@@ -13,7 +13,7 @@ from hpcadmin.errors import LabError
 
 SOURCES = Path(__file__).resolve().parent / "standins"
 SCRIPTS = ("nvidia-smi", "ibstat")
-PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {}
+PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {"all_reduce_perf": ("mpicc", ())}
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
