@@ -51,11 +51,12 @@ class Capture:
     last: str = ""                   # the section in which an incomplete one ends
 
 
-def split_capture(text: str, where: str) -> Capture:
-    """Raises ParseError when the text is empty or no capture, naming `where`."""
+def split_capture(text: str, where: str, token: str = "") -> Capture:
+    """Raises ParseError when the text is empty or no capture, naming `where`. token: the one that was given to the
+    probe, where it is known."""
     if not text.strip():
         raise ParseError("the capture is empty", where=where)
-    head = _HEAD.search(text)
+    head = next((match for match in _HEAD.finditer(text) if token in ("", match[2])), None)
     if not head:
         raise ParseError("is not a capture of hpcadmin discover: no line HPCADMIN-CAPTURE", where=where)
     if int(head[1]) != CAPTURE_SCHEMA:

@@ -65,10 +65,10 @@ class _Reader:
         self.problems.append(printable(f"{name}: {what}", limit=300))
 
 
-def read_capture(text: str, name: str) -> Node:
+def read_capture(text: str, name: str, token: str = "") -> Node:
     """The node that a capture describes. Raises ParseError when it is no capture at all; a bad section becomes one of
     `problems`, and what it would have told one of `unknown`."""
-    capture = split_capture(text, name)
+    capture = split_capture(text, name, token)
     reader = _Reader(capture)
     if not capture.complete:
         reader.problems.append(f"the capture is cut off{' in ' + capture.last if capture.last else ''}: "

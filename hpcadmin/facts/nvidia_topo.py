@@ -84,7 +84,7 @@ def _header(lines: list[str]) -> tuple[int, list[str]]:
     for number, line in enumerate(lines):
         body = line.split("CPU Affinity")[0]
         words = body.split()
-        if words and all(map(_DEVICE.match, words)) and words[0].startswith("GPU") and "GPU0" in words[:1]:
+        if words and all(map(_DEVICE.match, words)) and words[0].startswith("GPU"):
             return number + 1, _unique(words)
         glued = _GLUED.findall(body)
         if len(glued) > 1 and "".join(glued) == "".join(words):

@@ -1,0 +1,115 @@
+"""hpcadmin discover"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcadmin.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcadmin.discovery import How
+    from hpcadmin.model import Inventory
+    from hpcadmin.site import Site
+
+
+@click.command()
+@click.option("-w", "hostlist", metavar="HOSTLIST", help="These nodes, over ssh: node[01-04,7].")
+@click.option("--slurm", is_flag=True, help="All nodes that Slurm knows, over ssh.")
+@click.option("--local", is_flag=True, help="This machine alone.")
+@click.option("--from", "source", metavar="PATH", help="Captures made before: folders with NODE.txt, or such files.")
+@click.argument("more", nargs=-1, metavar="[PATH]...")
+@click.option("-o", "output", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write what was found there, and leave the accepted inventory alone.")
+@click.option("--accept", is_flag=True, help="Replace the accepted inventory although there are findings.")
+@click.option("--captures", metavar="DIR", type=click.Path(path_type=Path), help="Keep the raw texts there.")
+@click.option("--parallel", metavar="N", type=click.IntRange(1, 1024), help="Nodes at once (32).")
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(1, 3600), help="For each node (30).")
+@click.option("--user", metavar="NAME", help="Log in as this user.")
+@click.option("--sudo", "sudo", metavar="FACT", multiple=True,
+              help="Let this fact use `sudo -n` on the nodes (dmi: serial numbers).")
+@click.option("--json", "as_json", is_flag=True, help="Print the inventory as JSON.")
+@click.pass_obj
+def command(
+    obj: dict[str, str | None], *, hostlist: str | None, slurm: bool, local: bool, source: str | None,
+    more: tuple[str, ...], output: Path | None, accept: bool, captures: Path | None, parallel: int | None,
+    timeout: float | None, user: str | None, sudo: tuple[str, ...], as_json: bool,
+) -> int:
+    """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out.
+
+    Exit status: 0 all captured and alike, 1 findings, 3 some nodes could not be captured or read, 4 none could.
+    """
+    from hpcadmin import discovery, inventory, records, state
+    from hpcadmin.site import load_site
+    _one_source(hostlist, slurm, local, source, more)
+    site = load_site(obj["site"])
+    on_cluster = bool(hostlist is not None or slurm)
+    if captures is None and on_cluster:
+        captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
+    how = discovery.How(parallel=parallel or site.ssh.parallel, timeout_s=timeout or site.ssh.timeout_s, sudo=sudo,
+                        tools=tuple(site.tools), captures=captures)
+    if source is not None:
+        found = discovery.read_captures([Path(path) for path in (source, *more)])
+    else:
+        found = _ask(site, how, hostlist, local, user)
+    if as_json:
+        click.echo(records.dumps(found, indent=1))
+    else:
+        from hpcadmin.cli._inventory_text import overview
+        click.echo(overview(found))
+    if output is not None:
+        inventory.save(output, found)
+        _note(f"inventory: {output}")
+    elif on_cluster and found.nodes:
+        _note(discovery.accept(state.inventory_file(site), found, force=accept))
+    return discovery.exit_status(found)
+
+
+def _one_source(hostlist: str | None, slurm: bool, local: bool, source: str | None, more: tuple[str, ...]) -> None:
+    count = sum((hostlist is not None, slurm, local, source is not None))
+    if count != 1:
+        raise UsageError("which nodes?" if count == 0 else "more than one source of nodes",
+                         hint="one of -w HOSTLIST, --slurm, --local, --from PATH")
+    if more and source is None:
+        raise UsageError(f"unexpected argument {more[0]!r}", hint="node names are given with -w")
+
+
+def _ask(site: Site, how: How, hostlist: str | None, local: bool, user: str | None) -> Inventory:
+    from hpcadmin import discovery
+    if local:
+        from hpcadmin.remote.local import Local
+        name = discovery.local_name()
+        return discovery.discover(Local(), {name: name}, how)
+    from hpcadmin import hosts
+    nodes = {name: name for name in hosts.expand(hostlist)} if hostlist is not None else _slurm_nodes()
+    from hpcadmin.remote.ssh import SshRemote
+    remote = SshRemote(replace(site.ssh, user=user) if user else site.ssh)
+    try:
+        return discovery.discover(remote, nodes, how, _progress if sys.stderr.isatty() else None)
+    finally:
+        remote.close()
+
+
+def _slurm_nodes() -> dict[str, str]:
+    """NodeName -> the host name to log in to."""
+    from hpcadmin.errors import SlurmError
+    from hpcadmin.slurm.command_line import CommandLine
+    nodes = {node.name: node.hostname or node.name for node in CommandLine().nodes()}
+    if not nodes:
+        raise SlurmError("knows no nodes", where="scontrol show nodes")
+    return nodes
+
+
+def _progress(done: int, count: int, host: str) -> None:
+    end = "\n" if done == count else ""
+    sys.stderr.write(f"\r\x1b[Kdiscover: {done} of {count} nodes ({host[:40]}){end}")
+    sys.stderr.flush()
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)

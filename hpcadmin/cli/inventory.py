@@ -1,0 +1,40 @@
+"""hpcadmin inventory"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hpcadmin.errors import UsageError
+
+
+@click.group()
+def command() -> None:
+    """Show what was discovered."""
+
+
+@command.command()
+@click.argument("node", required=False)
+@click.option("-f", "--file", "file", metavar="FILE", type=click.Path(path_type=Path),
+              help="This inventory instead of the accepted one.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.pass_obj
+def show(obj: dict[str, str | None], node: str | None, file: Path | None, as_json: bool) -> int:
+    """The accepted inventory as a table, or all that is known of one NODE."""
+    from hpcadmin import inventory, records, state
+    from hpcadmin.cli import _inventory_text
+    from hpcadmin.site import load_site
+    path = file or state.inventory_file(load_site(obj["site"]))
+    if not path.exists():
+        raise UsageError("there is no inventory", where=str(path), hint="hpcadmin discover makes it")
+    found = inventory.load(path)
+    if node is None:
+        click.echo(records.dumps(found, indent=1) if as_json else _inventory_text.overview(found))
+        return 0
+    one = found.node(node)
+    if one is None:
+        failed = next((item.reason for item in found.failed if item.node == node), "")
+        raise UsageError(f"no node {node!r} in the inventory" + (f": {failed}" if failed else ""), where=str(path))
+    click.echo(records.dumps(one, indent=1) if as_json else _inventory_text.node_text(one))
+    return 0
