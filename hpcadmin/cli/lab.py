@@ -44,6 +44,9 @@ def up(*, name: str, nodes: int, net: str, accounting: bool, base: str, conf: st
     made = lab.up(lab.Options(name=name, nodes=nodes, net=net, accounting=accounting, base=base, conf=conf,
                               shared=shared, hardware=hardware, hardware_nodes=pairs), progress=_progress())
     click.echo(f"lab {name}: head and {len(made.nodes)} nodes, all idle")
+    for profile in sorted({node.hardware for node in made.nodes} - {""}):
+        from hpcadmin.hosts import fold
+        click.echo(f"simulated hardware: {profile} on {fold(n.name for n in made.nodes if n.hardware == profile)}")
     for note in made.notes:
         click.echo(f"note: {note}")
     named = "" if name == "lab" else f" --name {name}"
@@ -73,8 +76,9 @@ def down(name: str) -> int:
 def status(name: str, as_json: bool) -> int:
     """What runs: hosts, services, Slurm's states, faults. Exit status 1 when something is not as it should be."""
     from hpcadmin import lab
+    from hpcadmin.lab.slurmwait import READY
     state = lab.status(name)
-    wrong = [h for h in state.hosts if not h.up or h.faults or h.stopped or (h.role == "node" and h.slurm not in _GOOD)]
+    wrong = [h for h in state.hosts if not h.up or h.faults or h.stopped or (h.role == "node" and h.slurm not in READY)]
     if as_json:
         from hpcadmin.records import dumps
         click.echo(dumps(state, indent=1))
@@ -93,9 +97,6 @@ def status(name: str, as_json: bool) -> int:
     for row in rows:
         click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]]).rstrip())
     return EXIT_FAILED if wrong else EXIT_OK
-
-
-_GOOD = ("idle", "mixed", "allocated", "completing")
 
 
 @command.command(name="exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -228,7 +228,7 @@ def _files(lab: Lab, host: Host, prepared: Prepared, munge_id: tuple[int, int]) 
 
 def _boot_conf(lab: Lab, host: Host, munge_id: tuple[int, int], prepared: Prepared) -> str:
     cluster = conftext.settings(prepared.slurm["slurm.conf"]).get("clustername", lab.name)
-    hwloc = "/etc/hpcadmin/sim/hwloc.xml" if host.hardware else ""
+    hwloc = "/etc/hpcadmin/hwloc.xml" if host.hardware else ""
     return (f"NAME={host.name}\nROLE={host.role}\nMUNGE_USER={'munge' if munge_id[0] else 'root'}\n"
             f"ACCOUNTING={'yes' if lab.accounting else ''}\nSLURMD_HWLOC={hwloc}\nLAB_USER={lab.user}\n"
             f"CLUSTER={shlex.quote(cluster)}\n")

@@ -12,8 +12,9 @@ from hpcadmin.lab import journal, machine, network, stop
 from hpcadmin.lab.conftext import settings
 from hpcadmin.lab.enter import network_tool, run_on
 from hpcadmin.lab.journal import Host, Lab, alive, identify
-from hpcadmin.lab.start import node_states, start_host
-from hpcadmin.lab.state import processes, program, run_state
+from hpcadmin.lab.processes import processes, program, run_state
+from hpcadmin.lab.slurmwait import node_states
+from hpcadmin.lab.start import start_host
 
 FAULT_FILE = "/run/hpcadmin/faults"
 

@@ -117,6 +117,7 @@ def _fill_upper(spec: HostSpec, upper: Path) -> None:
         path.chmod(item.mode)
         os.chown(path, item.uid, item.gid)
     if spec.hardware:
+        (upper / "etc/hpcadmin/hwloc.xml").symlink_to("sim/hwloc.xml")
         tools = upper / "usr/local/bin"
         tools.mkdir(parents=True, exist_ok=True)
         for tool in sorted((Path(spec.hardware) / "bin").glob("*")):

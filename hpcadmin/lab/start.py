@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from hpcadmin.errors import LabError, UsageError
-from hpcadmin.lab import build, cgroups, journal, machine, network, spawn, stop
-from hpcadmin.lab.enter import network_tool, run_on
+from hpcadmin.lab import build, cgroups, journal, machine, network, slurmwait, spawn, stop
+from hpcadmin.lab.enter import network_tool, tool
 from hpcadmin.lab.journal import Host, Lab
 from hpcadmin.lab.options import Options
-from hpcadmin.lab.slurmlog import last_complaint
+from hpcadmin.lab.slurmlog import complaints
 from hpcadmin.text import plural
 
 Progress = Callable[[str], None]
@@ -118,16 +118,15 @@ def _start(lab: Lab, progress: Progress) -> Lab:
         for child in children:
             child.close()
     progress("Slurm")
-    wait_idle(lab, [n.name for n in lab.nodes], timeout_s=60)
-    lab = replace(lab, phase="up")
+    slurmwait.wait_idle(lab, [n.name for n in lab.nodes], timeout_s=60, stop=lambda: _check_stop(lab))
+    # With files of ours there is nothing to complain about; with an admin's, each complaint is worth a line.
+    said = complaints(lab) if lab.conf else []
+    lab = replace(lab, phase="up", notes=(*lab.notes, *said))
     journal.save(lab)
     return lab
 
 
 def _connect_machine(lab: Lab) -> None:
-    import subprocess  # noqa: PLC0415
-
-    from hpcadmin.lab.enter import tool  # noqa: PLC0415
     done = subprocess.run([tool("ip"), "-batch", "-"], text=True, capture_output=True, check=False, timeout=20,
                           input=network.host_batch(lab.machine_address, lab.prefix, lab.interface))
     if done.returncode != 0:
@@ -156,48 +155,3 @@ def start_host(lab: Lab, host: Host) -> Lab:
     finally:
         child.close()
     return lab
-
-
-def wait_idle(lab: Lab, nodes: list[str], *, timeout_s: float) -> None:
-    """Until Slurm says that these nodes can take jobs. Raises LabError with the log's reason when they never will."""
-    deadline = time.monotonic() + timeout_s
-    states: dict[str, tuple[str, str]] = {}
-    while True:
-        _check_stop(lab)
-        for host in [lab.head, *lab.nodes]:
-            if host.name in nodes or host.role == "head":
-                fatal = last_complaint(lab, host, fatal_only=True)
-                if fatal:
-                    raise LabError(fatal, where=host.name)
-        states = node_states(lab, timeout_s=5.0)
-        wrong = {n: s for n, s in states.items() if n in nodes and s[0].rstrip("*") in ("inval", "invalid_reg")}
-        if wrong:
-            name, (state, reason) = sorted(wrong.items())[0]
-            raise LabError(f"Slurm says {state}: {reason}", where=name)
-        if states and all(n in states and states[n][0] in ("idle", "mixed", "allocated", "completing") for n in nodes):
-            return
-        if states and any(n not in states for n in nodes):
-            missing = ", ".join(n for n in nodes if n not in states)
-            raise LabError(f"slurm.conf has no partition with {missing}", hint="node names of the lab are node01, …")
-        if time.monotonic() > deadline:
-            raise LabError(_why_not(lab, nodes, states))
-        time.sleep(0.05)
-
-
-def _why_not(lab: Lab, nodes: list[str], states: dict[str, tuple[str, str]]) -> str:
-    late = [n for n in nodes if states.get(n, ("", ""))[0] != "idle"]
-    for host in [lab.head, *(lab.host(n) for n in late)]:
-        complaint = last_complaint(lab, host)
-        if complaint:
-            return f"{', '.join(late)} not idle; {host.name} says: {complaint}"
-    said = ", ".join(f"{n} is {states[n][0]}" if n in states else f"{n} is unknown" for n in late)
-    return f"Slurm has not all nodes idle: {said or 'no answer'}"
-
-
-def node_states(lab: Lab, *, timeout_s: float = 5.0) -> dict[str, tuple[str, str]]:
-    """Node -> (state in small letters, reason), {} while slurmctld does not answer."""
-    done = run_on(lab, lab.head, ["sinfo", "-h", "-N", "-o", "%N|%T|%E"], timeout_s=timeout_s)
-    if done.returncode != 0:
-        return {}
-    rows = [line.split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2]
-    return {name: (state.lower(), reason) for name, state, reason in rows}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 
-from hpcadmin.lab.journal import Host, Lab, alive
-from hpcadmin.lab.start import node_states
+from hpcadmin.lab.journal import Lab, alive
+from hpcadmin.lab.processes import processes, program, run_state
+from hpcadmin.lab.slurmwait import node_states
 from hpcadmin.text import printable
 
 SERVICES = ("sshd", "munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd")
@@ -54,37 +53,3 @@ def status(lab: Lab) -> LabState:
             faults=tuple(lab.faults.get(host.name, ())), simulated=host.hardware))
     return LabState(name=lab.name, phase=lab.phase, net=lab.net, dir=str(lab.dir), slurmctld=bool(states),
                     hosts=tuple(hosts), notes=lab.notes)
-
-
-def processes(host: Host) -> list[int]:
-    """Ids (as the machine sees them) of all processes in a host's PID namespace, its first process first."""
-    if host.process is None or not alive(host.process):
-        return []
-    first = host.process.pid
-    try:
-        space = Path(f"/proc/{first}/ns/pid").readlink()
-    except OSError:
-        return []
-    found = [first]
-    for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
-        with contextlib.suppress(OSError):
-            if pid != first and (folder / "ns/pid").readlink() == space:
-                found.append(pid)
-    return found
-
-
-def program(pid: int) -> str:
-    """Name of the program file that a process runs; "" when it is gone."""
-    try:
-        name = Path(f"/proc/{pid}/exe").readlink().name
-        return name.removesuffix(" (deleted)").removesuffix("-wlm")   # Debian: slurmd is a link to slurmd-wlm
-    except OSError:
-        return ""
-
-
-def run_state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
