@@ -131,6 +131,8 @@ class TestResult:
     error: it could not be measured (crash, time-out, unreadable). not_run: it was never started, with the reason.
     """
 
+    __test__ = False                    # the name begins like a test of pytest's
+
     test: PlannedTest
     measurements: tuple[Measurement, ...] = ()
     error: str = ""
