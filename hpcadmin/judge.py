@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hpcadmin import catalogue
 from hpcadmin.check import Limit, Measurement, Status, Subject, Verdict
 from hpcadmin.model import Inventory, Node
 from hpcadmin.peers import impossible, lower_is_better, number_problem, peer_verdicts
@@ -130,7 +131,6 @@ class _Finder:
         names = self._names[subject.nodes]
         key = (check, m.name, m.unit, m.size_bytes, m.direction, m.ranks, m.nodes, m.transport, names, simulated)
         if key not in self._known:
-            from hpcadmin import catalogue  # noqa: PLC0415
             limit = catalogue.for_measurement(self._limits, check, m, names, simulated)
             self._known[key] = limit if limit is not None and limit.simulated == simulated else None
         return self._known[key]
@@ -178,8 +178,10 @@ def _verdict(result: TestResult, m: Measurement, outcome: _Outcome, repetitions:
     if m.warnings:
         status = Status.WARN if status is Status.PASS else status
         reason = "; ".join([reason, *m.warnings] if reason else m.warnings)
-    storable = m if not (isinstance(m.value, float) and not math.isfinite(m.value)) else replace(m, value=str(m.value))
-    if isinstance(m.expected, float) and not math.isfinite(m.expected):
+    storable = m
+    if number_problem(m.value) and not isinstance(m.value, str):       # as text: such a value cannot be stored
+        storable = replace(m, value=str(m.value))
+    if m.expected is not None and number_problem(m.expected) and not isinstance(m.expected, str):
         storable = replace(storable, expected=str(m.expected))
     used = repetitions if outcome.basis == "limit" and outcome.reason else ()
     return Verdict(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from hpcadmin.report.base import Options, ReportFormat
+    from hpcadmin.report.base import ReportFormat
 
 
 class FormatType(click.ParamType[str]):
@@ -42,7 +42,7 @@ def command(obj: dict[str, str | None], *, run_name: str | None, format_name: st
     The exit status is the run's: 0 all passed, 1 something failed, 3 incomplete.
     """
     from hpcadmin.files import write_atomic
-    from hpcadmin.report import formats
+    from hpcadmin.report import Options, formats, terminal_options
     from hpcadmin.report.folders import find_run
     from hpcadmin.report.summary import summarise
     from hpcadmin.rundata import read_run
@@ -52,7 +52,12 @@ def command(obj: dict[str, str | None], *, run_name: str | None, format_name: st
     run = read_run(find_run(runs_dir(load_site(obj["site"])), run_name))
     chosen = formats()["json" if as_json else format_name]
     target = _target(chosen, output, run.path)
-    text = chosen.render(run, _options(target, run.path, everything))
+    if target is None:
+        options = terminal_options(everything=everything)
+    else:
+        base = os.path.relpath(run.path, target.parent)
+        options = Options(everything=everything, link_base="" if base == "." else base)
+    text = chosen.render(run, options)
     if target is None:
         sys.stdout.write(text)
     else:
@@ -67,14 +72,3 @@ def _target(chosen: ReportFormat, output: str | None, folder: Path) -> Path | No
     if output:
         return Path(os.path.abspath(output))  # noqa: PTH100  (links stay as the user wrote them)
     return folder / f"report{chosen.suffix}" if chosen.in_folder else None
-
-
-def _options(target: Path | None, folder: Path, everything: bool) -> Options:
-    import shutil
-
-    from hpcadmin.report.base import Options
-    terminal = target is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if terminal or "COLUMNS" in os.environ else 100
-    base = os.path.relpath(folder, target.parent) if target is not None else "."
-    return Options(everything=everything, width=width, colour=terminal and not os.environ.get("NO_COLOR"),
-                   link_base="" if base == "." else base)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from hpcadmin.report.base import Options, ReportFormat
+from hpcadmin.report.base import Options, ReportFormat, terminal_options
 
-__all__ = ["Options", "ReportFormat", "formats"]
+__all__ = ["Options", "ReportFormat", "formats", "terminal_options"]
 
 
 def formats() -> dict[str, ReportFormat]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +19,13 @@ class Options:
     width: int = 100
     colour: bool = False
     link_base: str = ""
+
+
+def terminal_options(*, everything: bool = False) -> Options:
+    """For a report that goes to stdout: a terminal's width, colours only there and only without NO_COLOR."""
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if terminal or "COLUMNS" in os.environ else 100
+    return Options(everything=everything, width=width, colour=terminal and not os.environ.get("NO_COLOR"))
 
 
 class Render(Protocol):

@@ -151,7 +151,7 @@ def complete_verdicts(run: Run) -> tuple[Verdict, ...]:
     for entry in plan.entries:
         if entry.check not in checks and entry.status in (None, Status.NOT_RUN):
             found.append(_not_run(entry.check, Subject(), entry.reason or "planned, and has no test"))
-    named = {n for v in found if v.status is Status.NOT_RUN for n in v.subject.nodes}
+    named = {v.subject.nodes[0] for v in found if v.status is Status.NOT_RUN and len(v.subject.nodes) == 1}
     for skipped in plan.skipped:
         if skipped.node not in named:
             found.append(_not_run("", Subject((skipped.node,)), skipped.reason))
