@@ -65,19 +65,12 @@ def render(ctx: click.Context, *, inventory_path: str | None, output: str | None
 
 
 def load_inventory(path: str | None, site: Site) -> Inventory:
-    from hpcadmin import records, state
-    from hpcadmin.files import MAX_READ_BYTES, read_bounded
-    from hpcadmin.model import INVENTORY_SCHEMA, Inventory
+    from hpcadmin import inventory, state
     file = Path(path) if path else state.inventory_file(site)
     if not file.exists():
         raise StoreError("no such inventory", where=str(file),
                          hint="run hpcadmin discover, or name a file with --inventory")
-    raw = read_bounded(file.resolve(), limit=MAX_READ_BYTES)
-    found: Inventory = records.loads(Inventory, raw.decode("utf-8", "surrogateescape"), where=str(file))
-    if found.schema != INVENTORY_SCHEMA:
-        raise StoreError(f"inventory of schema {found.schema}, this hpcadmin reads {INVENTORY_SCHEMA}", where=str(file),
-                         hint="run hpcadmin discover again")
-    return found
+    return inventory.load(file.resolve())
 
 
 def output_folder(name: str, site: Site) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from hpcadmin.site import NodeGroup, Site
 MEMORY_TOLERANCE = 0.01
 _GPU_CLASSES = ("0300", "0302")
 _NVIDIA = "10de"
+# Problems with what decides no line of ours; every other problem might.
+_ELSEWHERE = re.compile(r"(?i)(addresses|dmi|ibstat|infiniband|kernel|lscpu|net|nics?|os_release|ports?|slurmd|time|tools)\b")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Shape:
     layout: Layout
     gres: str
     features: tuple[str, ...]
-    group: NodeGroup | None
+    group: str                   # the site's [nodes.NAME]
     parameters: str              # on the node line, where the version has it
     own_name: str = ""           # the node's name where it needs a line of its own (another host name)
     hostname: str = ""
@@ -126,8 +129,8 @@ def features(node: Node, gpus: Sequence[Gpu], group: NodeGroup | None, site: Sit
 
 def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
     """What this node has less of than its own PCI bus or the site says; contradictions found while reading it."""
-    what = [f"{problem}" for problem in node.problems if _concerns_configuration(problem)]
-    if node.cpu.offline:
+    what = [problem for problem in node.problems if not _ELSEWHERE.match(problem)]
+    if node.cpu.offline and not any("offline" in problem for problem in what):
         what.append(f"CPUs {', '.join(map(str, node.cpu.offline[:8]))} are offline")
     what += _missing_gpus(node, group)
     if group is not None:
@@ -139,12 +142,6 @@ def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
         if group.memory_mib is not None and node.memory_mib is not None and node.memory_mib < group.memory_mib:
             what.append(f"{node.memory_mib} MiB of memory, site.toml [nodes.{group.name}] says {group.memory_mib}")
     return [Problem(Kind.FAULT, text, node.name) for text in what]
-
-
-def _concerns_configuration(problem: str) -> bool:
-    """A port that is down changes no line; a GPU, a core or memory that is not right does."""
-    words = problem.casefold()
-    return any(w in words for w in ("gpu", "nvidia", "cpu", "core", "socket", "numa", "memory", "pci", "minor", "topo"))
 
 
 def _missing_gpus(node: Node, group: NodeGroup | None) -> list[str]:
@@ -171,7 +168,8 @@ def place(machine: Machine, mode: Mode, site: Site, *, on_node_line: bool) -> tu
     host = node.hostname.split(".", 1)[0]
     other = host if host and host != node.name.split(".", 1)[0] else ""
     address = node.addresses[0] if other and len(node.addresses) == 1 else ""
-    shape = Shape(found, gres(units), machine.features, machine.group, mode.value if on_node_line else "",
+    group = machine.group.name if machine.group else ""
+    shape = Shape(found, gres(units), machine.features, group, mode.value if on_node_line else "",
                   node.name if other else "", other, address)
     return Written(machine, shape, units), []
 

@@ -68,16 +68,26 @@ def node_line(shape: Shape, memory: int, members: Sequence[Written], site: Site)
     if shape.gres:
         entries.append(Entry("Gres", shape.gres, "as many of each type as gres.conf has lines", source))
     if shape.features:
-        entries.append(_features(shape, source))
+        entries.append(_features(shape, members[0].machine.group, source))
     if shape.parameters:
         entries.append(Entry("Parameters", shape.parameters,
                              "Sockets and Cores count NUMA nodes, which is what the GPUs are local to", source))
-    problems: list[Problem] = []
-    if shape.group is not None:
-        entries, problems = _own_options(entries, shape.group, memory, members[0].machine.name)
+    problems = _margin_problems(memory, site)
+    group = members[0].machine.group
+    if group is not None:
+        entries, more = _own_options(entries, group, memory, members[0].machine.name)
+        problems += more
     if not any(e.key.casefold() == "state" for e in entries):
         entries.append(Entry("State", "UNKNOWN", "slurmctld asks the node", "hpcadmin default"))
     return Line(tuple(entries)), problems
+
+
+def _margin_problems(memory: int, site: Site) -> list[Problem]:
+    own = site.slurm.memory_margin_mib
+    if own is None or 0 <= own < memory:
+        return []
+    return [Problem(Kind.SITE, f"a margin of {own} MiB does not fit nodes with {memory} MiB",
+                    key="slurm.memory_margin_mib")]
 
 
 def _real_memory(memory: int, members: Sequence[Written], site: Site) -> Entry:
@@ -89,8 +99,7 @@ def _real_memory(memory: int, members: Sequence[Written], site: Site) -> Entry:
                  source, key)
 
 
-def _features(shape: Shape, source: str) -> Entry:
-    group = shape.group
+def _features(shape: Shape, group: NodeGroup | None, source: str) -> Entry:
     if group is None or not group.features:
         return Entry("Features", ",".join(shape.features), "for --constraint: GPU type, network rate", source)
     return Entry("Features", ",".join(shape.features), "for --constraint: GPU type, network rate, and the site's own",
@@ -188,7 +197,7 @@ def _partition(name: str, table: Mapping[str, Scalar], everything: str) -> tuple
         if key.casefold() == "nodes":
             problems += _unknown_nodes(name, scalar(table[key]), everything)
     if not any(k.casefold() == "state" for k in table):
-        entries.append(Entry("State", "UP", "", "hpcadmin default"))
+        entries.append(Entry("State", "UP", "jobs may start"))
     return Line(tuple(entries)), problems
 
 

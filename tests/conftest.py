@@ -1,0 +1,1 @@
+"""Its place makes the modules beside it importable from every test."""
