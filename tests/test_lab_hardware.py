@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET  # only our own stand-ins' output is parsed
+from pathlib import Path
 
 import pytest
 
@@ -457,3 +458,91 @@ def test_a_slow_gpu_is_measurably_slower(reduce):
     values = [nccl.read(reduce(2, "-b", "256K", "-e", "256K", "-n", "10", faults=faults).stdout,
                         "all_reduce_perf").average for faults in ("", "gpu 1 slow\n")]
     assert values[1] < values[0] * 0.6
+
+
+# --- ib_write_bw
+
+def free_port():
+    import socket
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def listening(port):
+    wanted = f":{port:04X}"
+    return any(line.split()[1].endswith(wanted) and line.split()[3] == "0A"
+               for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+
+
+@pytest.fixture
+def write_bw(trees, tmp_path):
+    """Runs server and client on this machine with the same arguments; returns both outputs and statuses."""
+    program = str(trees / "8xH100/bin/ib_write_bw")
+    variables = {"PATH": "/usr/bin:/bin", "HPCADMIN_SIM_DIR": str(trees / "8xH100")}
+
+    def run(*argv, client=None):
+        import time
+        port = str(free_port())
+        ends = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": variables}
+        with subprocess.Popen([program, "-d", "mlx5_0", "-p", port, *argv], **ends) as server:
+            try:
+                limit = time.monotonic() + 10
+                while not listening(int(port)) and time.monotonic() < limit:
+                    time.sleep(0.02)
+                command = [program, "-d", "mlx5_1", "-p", port, *(client or argv), "127.0.0.1"]
+                done = subprocess.run(command, check=False, timeout=20, **ends)
+                told, _ = server.communicate(timeout=20)
+            finally:
+                server.kill()
+        return (told, server.returncode), (done.stdout, done.returncode)
+    return run
+
+
+@pytest.mark.parametrize("argv", [("-n", "200", "--report_gbits"), ("-n", "100", "-s", "4096"), ("-n", "50", "-b"),
+                                  ("-D", "1", "-F", "--report_gbits")])
+def test_write_bandwidth_on_both_sides(write_bw, argv):
+    from hpcadmin.checklib import perftest
+    (server, first), (client, second) = write_bw(*argv)
+    assert (first, second) == (0, 0), server + client
+    sides = perftest.read(server, "RDMA_Write"), perftest.read(client, "RDMA_Write")
+    assert [s.device for s in sides] == ["mlx5_0", "mlx5_1"]
+    assert sides[0].gbps == sides[1].gbps > 0
+    assert sides[0].iterations == sides[1].iterations
+    assert sides[0].lids == sides[1].lids[::-1]
+    assert sides[0].both_ways == ("-b" in argv)
+
+
+def test_all_sizes(write_bw):
+    (server, _), (client, status) = write_bw("-a", "-n", "5")
+    rows = [line.split()[0] for line in client.splitlines() if re.match(r" \d+ ", line)]
+    assert rows == [str(2 << i) for i in range(23)]
+    assert (status, server.count("\n 8388608 ")) == (0, 1)
+
+
+def test_sides_that_want_different_tests_fail(write_bw):
+    (server, first), (client, second) = write_bw("-n", "10", client=("-n", "20"))
+    assert (first, second) == (1, 1)
+    assert "Failed to exchange data between server and clients" in server
+    assert "BW average" not in server + client
+
+
+@pytest.mark.parametrize(("argv", "text"), [
+    (["-d", "mlx5_9"], "IB device mlx5_9 not found\n Unable to find the Infiniband/RoCE device\n"),
+    (["-i", "2"], "Unable to query port 2"),
+    (["-d", "mlx5_0", "127.0.0.1", "-p", "1"], "Couldn't connect to 127.0.0.1:1\n"),
+    (["--frobnicate"], "Invalid Command or flag."),
+    (["-s", "0"], "Invalid value '0'"),
+    (["-s", "99999999999999999999"], "Invalid value"),
+    (["-d", "../../../x"], "Invalid device name"),
+])
+def test_write_bandwidth_errors(tool, argv, text):
+    done = tool("ib_write_bw", *argv)
+    assert text in done.stderr
+    assert done.returncode == 1
+
+
+def test_write_bandwidth_without_hcas(tool):
+    done = tool("ib_write_bw", env={"HPCADMIN_SIM_DIR": "/nonexistent"})
+    assert done.stderr.startswith(" Did not detect devices")
+    assert tool("ib_write_bw", "--version").stdout == "Version: 6.06\n"

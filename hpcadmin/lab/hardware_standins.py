@@ -13,7 +13,10 @@ from hpcadmin.errors import LabError
 
 SOURCES = Path(__file__).resolve().parent / "standins"
 SCRIPTS = ("nvidia-smi", "ibstat")
-PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {"all_reduce_perf": ("mpicc", ())}
+PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "all_reduce_perf": ("mpicc", ()),
+    "ib_write_bw": ("cc", ("-pthread",)),
+}
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 

@@ -17,14 +17,14 @@ struct sim_gpu {
     int lost, slow;
 };
 
-static const char *sim_path(const char *variable, const char *fallback)
+static inline const char *sim_path(const char *variable, const char *fallback)
 {
     const char *value = getenv(variable);
     return value && *value ? value : fallback;
 }
 
 /* Marks the GPUs that the fault file names: lines "gpu N lost" or "gpu N slow". No file: no faults. */
-static void sim_read_faults(struct sim_gpu *gpus, int count)
+static inline void sim_read_faults(struct sim_gpu *gpus, int count)
 {
     char line[128], kind[16];
     int number;
@@ -42,7 +42,7 @@ static void sim_read_faults(struct sim_gpu *gpus, int count)
 }
 
 /* Fills gpus in order of index; returns how many there are, -1 when this node has no simulated driver. */
-static int sim_read_gpus(struct sim_gpu *gpus)
+static inline int sim_read_gpus(struct sim_gpu *gpus)
 {
     char path[4096], line[512];
     int count = 0, index;
