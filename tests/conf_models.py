@@ -59,7 +59,8 @@ def names(prefix: str, count: int) -> list[str]:
 
 def inventory(*groups: tuple[list[str], Node], odd: tuple[OddOneOut, ...] = (), failed: tuple[Failed, ...] = (),
               version: str = "22.05.8") -> Inventory:
-    nodes = tuple(replace(node, name=name, hostname=name, slurm_version=version) for members, node in groups for name in members)
+    nodes = tuple(replace(node, name=name, hostname=name, slurm_version=version)
+                  for members, node in groups for name in members)
     return Inventory(nodes, tuple(Group(f"g{i}", tuple(members)) for i, (members, _) in enumerate(groups)), odd, failed)
 
 

@@ -26,12 +26,12 @@ LAB_SITE = Site(cluster=Cluster("lab", ("head",)), slurm=SlurmSite(partition="ma
 OWN_SITE = Site(
     cluster=Cluster("thinktank", ("ctl1(10.0.0.1)", "ctl2")),
     slurm=SlurmSite(options={"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "ctl1",
-                             "SlurmctldTimeout": 120},
-                    cgroup={"ConstrainSwapSpace": True}, gpu_types={"NVIDIA H100 80GB HBM3": "h100sxm"},
-                    memory_margin_mib=4096),
+                             "SlurmctldTimeout": 120}, cgroup={"ConstrainSwapSpace": True},
+                    gpu_types={"NVIDIA H100 80GB HBM3": "h100sxm"}, memory_margin_mib=4096),
     nodes=(NodeGroup("gpu", "gpu[01-04]", gpus=8, features=("ndr",), options={"Weight": 10, "CoreSpecCount": 2}),
            NodeGroup("cpu", "cpu[01-12]", options={"RealMemory": 760000})),
-    partitions={"cpu": {"Nodes": "cpu[01-12]", "Default": True}, "gpu": {"Nodes": "gpu[01-04]", "MaxTime": "2-00:00:00"}})
+    partitions={"cpu": {"Nodes": "cpu[01-12]", "Default": True},
+                "gpu": {"Nodes": "gpu[01-04]", "MaxTime": "2-00:00:00"}})
 
 MIXED = m.inventory((m.names("gpu", 4), m.H100), (m.names("cpu", 12), m.BIG_CPU))
 SIMULATED = replace(m.H100, simulated="8xH100", memory_mib=24105)

@@ -18,7 +18,8 @@ MEMORY_TOLERANCE = 0.01
 _GPU_CLASSES = ("0300", "0302")
 _NVIDIA = "10de"
 # Problems with what decides no line of ours; every other problem might.
-_ELSEWHERE = re.compile(r"(?i)(addresses|dmi|ibstat|infiniband|kernel|lscpu|net|nics?|os_release|ports?|slurmd|time|tools)\b")
+_ELSEWHERE = re.compile(
+    r"(?i)(addresses|dmi|ibstat|infiniband|kernel|lscpu|net|nics?|os_release|ports?|slurmd|time|tools)\b")
 
 
 @dataclass(frozen=True)

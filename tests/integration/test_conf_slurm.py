@@ -1,4 +1,4 @@
-"""Rendered files before Slurm's own parsers: the real slurmctld and slurmd register the node, exactly as the files stand."""
+"""Rendered files before Slurm's own parsers: the real slurmctld and slurmd register the node, the files as they are."""
 
 import os
 import shutil
@@ -32,7 +32,8 @@ def memory_mib() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 ** 20
 
 
-def ask(folder: Path, node: Node, synthetic: str, *, light: bool = False, job: str = "") -> tuple[dict[str, str], list[str]]:
+def ask(folder: Path, node: Node, synthetic: str, *, light: bool = False,
+        job: str = "") -> tuple[dict[str, str], list[str]]:
     """(fields of scontrol show node, error lines of both logs) of a cluster of this one node."""
     site = Site(cluster=Cluster("oracle", (NODE,)), slurm=SlurmSite(options=LIGHT if light else {}))
     result = render(m.inventory(([NODE], replace(node, memory_mib=memory_mib()))), site, RenderOptions())
@@ -51,7 +52,8 @@ def ask(folder: Path, node: Node, synthetic: str, *, light: bool = False, job: s
         left.rmdir()
     logs = [line for path in sorted((folder / "log").glob("*.log")) for line in path.read_text().splitlines()]
     assert done.returncode == 0, (done.stderr, logs[-5:])
-    errors = [line for line in logs if ("error" in line or "fatal" in line) and not any(usual in line for usual in USUAL)]
+    errors = [line for line in logs
+              if ("error" in line or "fatal" in line) and not any(usual in line for usual in USUAL)]
     text = (folder / "node").read_text()
     return dict(word.split("=", 1) for word in text.split() if "=" in word), errors
 
@@ -67,8 +69,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("light", [False, True], ids=["cgroups", "light"])
-@pytest.mark.parametrize(("which", "synthetic", "gres", "sockets"), CASES, ids=[c[0] for c in CASES])
-def test_the_node_registers(tmp_path: Path, which: str, synthetic: str, gres: str, sockets: int, light: bool) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
+def test_the_node_registers(tmp_path: Path, case: tuple[str, str, str, int], *, light: bool) -> None:
+    which, synthetic, gres, sockets = case
     node: Node = getattr(m, which)
     found, errors = ask(tmp_path, node, synthetic, light=light)
     assert errors == []
@@ -81,10 +84,11 @@ def test_the_node_registers(tmp_path: Path, which: str, synthetic: str, gres: st
 
 def test_jobs_get_the_gpus_in_pci_bus_order(tmp_path: Path) -> None:
     """Minors are 2,3,0,1 in bus order: a job's index counts the bus, not the minors."""
-    job = ("srun -n1 --gres=gpu:a100:1 sh -c 'echo one $CUDA_VISIBLE_DEVICES'\n"
-           "srun -n1 --gres=gpu:a100:4 sh -c 'echo all $CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES.'\n")
+    job = ("srun -Q -n1 --gres=gpu:a100:1 sh -c 'echo one $CUDA_VISIBLE_DEVICES'\n"
+           "srun -Q -n1 --gres=gpu:a100:4 sh -c 'echo all $CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES.'\n")
     _, errors = ask(tmp_path, m.A100P, "pack:2 core:32 pu:2", light=True, job=job)
-    assert (tmp_path / "job.out").read_text().splitlines() == ["one 0", "all 0,1,2,3 ."]
+    said = (tmp_path / "job.out").read_text()
+    assert said.splitlines() == ["one 0", "all 0,1,2,3 ."], said
     assert errors == []
 
 
