@@ -141,6 +141,8 @@ def env(name: str) -> int:
     """Print exports with which root on this machine uses the lab's Slurm and site file."""
     from hpcadmin.lab import journal
     lab = journal.load(name)
+    if lab.base != "/":
+        click.echo(f"# Slurm inside comes from {lab.base}: this machine's commands can use it only if they are as new.")
     for key, file in (("SLURM_CONF", "machine/slurm.conf"), ("HPCADMIN_SITE", "site.toml")):
         click.echo(f"export {key}={shlex.quote(str(lab.dir / file))}")
     return EXIT_OK

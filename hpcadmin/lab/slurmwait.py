@@ -56,7 +56,8 @@ def _raise_ended(lab: Lab, hosts: list[Host]) -> None:
     for host in hosts:
         daemon = DAEMONS[host.role][0]
         if daemon not in [program(pid) for pid in processes(host)]:
-            raise LabError(f"{daemon} has ended: {last_errors(lab, host, daemon) or 'it says nothing'}", where=host.name)
+            said = last_errors(lab, host, daemon) or "it says nothing"
+            raise LabError(f"{daemon} has ended: {said}", where=host.name)
 
 
 def _why_not(lab: Lab, nodes: list[str], states: States) -> str:
