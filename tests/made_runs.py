@@ -105,7 +105,7 @@ def node_results(nodes: Sequence[str], start: int = 9001) -> list[TestResult]:
 def write_run(folder: Path, results: Sequence[TestResult], nodes: Sequence[str], *,
               limits: Sequence[Limit] = (PINGPONG,), inv: Inventory | None = None,
               entries: Sequence[PlannedEntry] = ENTRIES, plan: Mapping[str, object] = {},
-              verdicts: Sequence[Verdict] | None = None, **head: object) -> Path:
+              verdicts: Sequence[Verdict] | None = None, asked: Sequence[str] = (), **head: object) -> Path:
     """A run folder with these results, judged and explained."""
     folder.mkdir(parents=True)
     inv = inv or inventory(nodes)
@@ -113,7 +113,7 @@ def write_run(folder: Path, results: Sequence[TestResult], nodes: Sequence[str],
                 (PlannedJob(2, "suite", tuple(nodes), seconds=8.0),), **plan)  # type: ignore[arg-type]
     judged = judge(results, limits, inv) if verdicts is None else list(verdicts)
     manifest = {
-        "run_id": folder.name, "suite": "network", "nodes": tuple(nodes), "state": "complete",
+        "run_id": folder.name, "suite": "network", "nodes": tuple(asked or nodes), "state": "complete",
         "started": "2026-07-30T10:15:00+02:00", "ended": "2026-07-30T10:15:12+02:00", "cluster": "lab", "user": "hpc",
         "host": "head", "command": ("hpcadmin", "validate", "--suite", "network"), "version": "0.1.0",
         "slurm_version": "22.05.8", "exit_status": exit_status([*made.verdicts, *judged]),

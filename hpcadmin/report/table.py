@@ -16,7 +16,7 @@ from hpcadmin.text import number, plural, printable
 _MOST_ROWS = 20
 _MOST_PAIRS = 6       # of one node that are listed one by one
 _MOST_FINDINGS = 20
-_MIN_WIDTH = 50
+_MIN_WIDTH = 60
 _COLOURS = {Status.FAIL: "31;1", Status.ERROR: "35;1", Status.NOT_RUN: "33", Status.UNJUDGED: "33", Status.WARN: "33",
             Status.PASS: "32"}
 
@@ -52,8 +52,10 @@ class _Page:
         from tabulate import tabulate  # noqa: PLC0415
         clean = [[printable(cell, limit=400) for cell in row] for row in rows]
         most = max(12, (self.width - 30) // 2)
-        natural = [min(most, max(len(r[i]) for r in [*clean, list(headers)])) for i in range(len(headers) - 1)]
-        last = max(20, self.width - sum(natural) - 2 * (len(headers) - 1))
+        # tabulate gives a column two characters more than its head.
+        natural = [max(len(head) + 2, *(min(most, len(row[i])) if i != paint else len(row[i]) for row in clean))
+                   for i, head in enumerate(headers[:-1])]
+        last = max(12, self.width - sum(natural) - 2 * (len(headers) - 1))
         if paint is not None:
             clean = [[self.paint(c, s) if i == paint else c for i, c in enumerate(row)]
                      for row, s in zip(clean, statuses, strict=True)]

@@ -1,0 +1,179 @@
+"""Which node, device or path explains what is bad."""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from made_runs import ENTRIES, PINGPONG, bandwidth, names, pair_results
+
+from hpcadmin.check import Measurement, Scope, Status, Subject, Verdict
+from hpcadmin.isolate import explain
+from hpcadmin.judge import judge
+from hpcadmin.rundata import Finding, Plan, PlannedEntry
+
+N4, N6 = names(4), names(6)
+
+
+def pairs(is_bad: Callable[[str, str], bool], nodes: Sequence[str], status: Status = Status.FAIL) -> list[Verdict]:
+    made = []
+    for i, (a, b) in enumerate(itertools.combinations(nodes, 2)):
+        value = 11.9 if is_bad(a, b) else 870.0
+        made.append(Verdict(
+            "mpi_pingpong", Subject((a, b)), status if is_bad(a, b) else Status.PASS, "slow" if is_bad(a, b) else "",
+            f"t{i}", bandwidth(value) if status is Status.FAIL else None, PINGPONG, "limit"))
+    return made
+
+
+def accused(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
+    return [f.nodes for f in findings]
+
+
+def test_nothing_bad_needs_no_explanation() -> None:
+    assert explain([]) == []
+    assert explain(pairs(lambda _a, _b: False, N4)) == []
+
+
+def test_one_bad_node_of_four_is_named_with_its_numbers_and_its_partners_are_not() -> None:
+    [finding] = explain(pairs(lambda a, b: "node03" in (a, b), N4))
+    assert finding.nodes == ("node03",)
+    assert finding.status is Status.FAIL
+    assert len(finding.tests) == 3
+    assert finding.text == ("node03: slow to every partner: 3 of 3 pairs at 11.9 MB/s (median of the others 870 MB/s) "
+                            "in mpi_pingpong")
+
+
+def test_pairs_that_cannot_be_measured_name_their_node_too() -> None:
+    [finding] = explain(pairs(lambda a, b: "node02" in (a, b), N4, Status.ERROR))
+    assert (finding.nodes, finding.status) == (("node02",), Status.ERROR)
+
+
+def test_unjudged_partners_are_good_enough_to_tell_who_is_bad() -> None:
+    verdicts = [v if v.status is Status.ERROR else Verdict(v.check, v.subject, Status.UNJUDGED, test=v.test)
+                for v in pairs(lambda a, b: "node02" in (a, b), N4, Status.ERROR)]
+    assert accused(explain(verdicts)) == [("node02",)]
+
+
+@pytest.mark.parametrize("bad", [{"node02", "node05"}, {"node01", "node02", "node03", "node04"}])
+def test_several_bad_nodes(bad: set[str]) -> None:
+    assert {n for f in explain(pairs(lambda a, b: bool({a, b} & bad), N6)) for n in f.nodes} == bad
+
+
+def test_a_bad_node_with_one_lucky_pair() -> None:
+    def is_bad(a: str, b: str) -> bool:
+        return "node05" in (a, b) and "node01" not in (a, b)
+    [finding] = explain(pairs(is_bad, names(8)))
+    assert finding.nodes == ("node05",)
+    assert "6 of 7 pairs" in finding.text
+
+
+def test_a_bad_path_is_named_as_the_pair() -> None:
+    [finding] = explain(pairs(lambda a, b: (a, b) == ("node01", "node04"), N6))
+    assert finding.nodes == ("node01", "node04")
+    assert "path between them" in finding.text
+
+
+def test_a_bad_node_and_a_bad_path_are_two_findings() -> None:
+    found = explain(pairs(lambda a, b: "node02" in (a, b) or (a, b) == ("node04", "node05"), N6))
+    assert accused(found) == [("node02",), ("node04", "node05")]
+
+
+def test_everything_bad_is_a_common_cause() -> None:
+    [finding] = explain(pairs(lambda _a, _b: True, N4))
+    assert finding.nodes == N4
+    assert "common cause" in finding.text
+
+
+def test_two_nodes_alone_cannot_be_told_apart() -> None:
+    [finding] = explain(pairs(lambda _a, _b: True, names(2)))
+    assert finding.nodes == ("node01", "node02")
+    assert "cannot be told" in finding.text
+
+
+def test_of_two_nodes_the_one_that_fails_by_itself_is_named() -> None:
+    own = Verdict("node_ready", Subject(("node02",)), Status.FAIL, "clock is 90 s off", test="n2")
+    [finding] = explain([own, *pairs(lambda _a, _b: True, names(2))])
+    assert finding.nodes == ("node02",)
+
+
+def test_only_pairs_with_one_node_were_measured() -> None:
+    star = [v for v in pairs(lambda _a, _b: True, N4) if "node02" in v.subject.nodes]
+    [finding] = explain(star)
+    assert finding.nodes == ("node02",)
+    assert "no pair without it was measured" in finding.text
+
+
+def test_many_scattered_pairs_are_one_finding() -> None:
+    nodes = names(40)
+    partner = dict(zip(nodes[::2], nodes[1::2], strict=True))
+    [finding] = explain(pairs(lambda a, b: partner.get(a) == b, nodes))
+    assert "no node explains them" in finding.text
+
+
+def test_peers_and_pairs_are_one_finding() -> None:
+    verdicts = judge(pair_results(lambda a, b: 11.9 if "node03" in (a, b) else 870.0, N4), [PINGPONG])
+    assert accused(explain(verdicts)) == [("node03",)]
+    only_peers = judge(pair_results(lambda a, b: 11.9 if "node03" in (a, b) else 870.0, N4), [])
+    [finding] = explain(only_peers)
+    assert finding.nodes == ("node03",)
+    assert "below the median of 4 nodes" in finding.text
+
+
+PLAN = Plan("network", N4, (*ENTRIES, PlannedEntry("nccl_allreduce", "NCCL all-reduce", Scope.GROUP)))
+
+
+def test_a_lost_gpu_explains_the_failure_of_the_group() -> None:
+    count = Measurement("gpus", 7, expected=8, subject=Subject(("node02",)))
+    verdicts = [
+        Verdict("nvidia_smi", Subject(("node02",)), Status.FAIL, "gpus 7, expected 8", "t1", count, basis="expected"),
+        Verdict("nvidia_smi", Subject(("node02",), "GPU 5"), Status.FAIL, "gpu missing, expected present", "t1"),
+        *(Verdict("nvidia_smi", Subject((n,)), Status.PASS) for n in ("node01", "node03", "node04")),
+        Verdict("nccl_allreduce", Subject(N4), Status.ERROR, "exit status 1", "t9"),
+    ]
+    [finding] = explain(verdicts, PLAN)
+    assert (finding.nodes, finding.device) == (("node02",), "GPU 5")
+    assert finding.text.startswith("node02 GPU 5: nvidia_smi: gpu missing")
+    assert "explains nccl_allreduce ERROR" in finding.text
+
+
+def test_a_group_that_nothing_explains_names_all_as_candidates() -> None:
+    [finding] = explain([Verdict("nccl_allreduce", Subject(N4), Status.FAIL, "busbw 3 GB/s", "t9")], PLAN)
+    assert finding.nodes == N4
+    assert "one of these nodes" in finding.text
+
+
+def test_a_group_whose_output_names_a_node() -> None:
+    error = Verdict("nccl_allreduce", Subject(N4), Status.ERROR, "node04: Test NCCL failure common.cu:958", "t9")
+    [finding] = explain([error], PLAN)
+    assert finding.nodes == ("node04",)
+
+
+def test_a_group_of_two_is_no_pair_when_the_plan_says_so() -> None:
+    [finding] = explain([Verdict("nccl_allreduce", Subject(names(2)), Status.FAIL, "busbw 3 GB/s", "t9")], PLAN)
+    assert "one of these nodes" in finding.text
+
+
+def test_a_check_that_is_bad_on_every_node_accuses_none_of_them_alone() -> None:
+    verdicts = [Verdict("node_ready", Subject((n,)), Status.FAIL, f"shared directory is not writable on {n}", f"t{n}")
+                for n in N4]
+    [finding] = explain(verdicts)
+    assert finding.nodes == N4
+    assert "common cause" in finding.text
+
+
+def test_every_bad_verdict_is_in_a_finding() -> None:
+    verdicts = [*pairs(lambda a, b: "node02" in (a, b) or (a, b) == ("node04", "node05"), N6),
+                Verdict("mpi_hello", Subject(N6), Status.ERROR, "timed out", "g"),
+                Verdict("site", Subject(), Status.ERROR, "no such file", "c"),
+                Verdict("node_ready", Subject(("node06",)), Status.FAIL, "clock", "n")]
+    explained = {t for f in explain(verdicts) for t in f.tests}
+    assert {v.test for v in verdicts if v.status in (Status.FAIL, Status.ERROR)} == explained
+
+
+def test_a_thousand_nodes_take_no_time() -> None:
+    nodes = names(400)
+    verdicts = pairs(lambda a, b: "node17" in (a, b) or (a, b) == ("node04", "node05"), nodes)
+    start = time.process_time()
+    found = explain(verdicts)
+    assert accused(found) == [("node17",), ("node04", "node05")]
+    assert time.process_time() - start < 3, f"{len(verdicts)} pairs"
