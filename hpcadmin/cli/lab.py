@@ -106,8 +106,9 @@ def status(name: str, as_json: bool) -> int:
 @click.argument("argv", nargs=-1, required=True, metavar="CMD…")
 def exec_(name: str, node: str, user: str, argv: tuple[str, ...]) -> int:
     """Run a command on a host of the lab, in the user's home, with a clean environment."""
-    from hpcadmin.lab import enter, journal, machine
+    from hpcadmin.lab import enter, journal, machine, syscalls
     machine.require_root()
+    syscalls.default_signals()
     line = enter.exec_argv(journal.load(name), node, user, argv, os.environ)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -270,4 +270,5 @@ def first_line(text: str) -> str:
 
 def enter_boot(arguments: Sequence[str]) -> None:
     """Replace this process by the host's boot script; its environment is empty on purpose."""
+    sc.default_signals()
     os.execve("/bin/sh", ["sh", "/etc/hpcadmin/lab/boot.sh", *arguments], {"HOME": "/root", "TERM": "dumb"})  # noqa: S606

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -71,3 +72,9 @@ def pivot_root(new_root: str) -> None:
 def set_hostname(name: str) -> None:
     raw = name.encode()
     _check(_libc().sethostname(raw, ctypes.c_size_t(len(raw))), "sethostname")
+
+
+def default_signals() -> None:
+    """Python ignores SIGPIPE and SIGXFSZ; a program that takes this process's place must not inherit that."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
