@@ -1,0 +1,114 @@
+"""hpcadmin report and hpcadmin runs as they are called."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import names, node_results, pair_results, write_run
+
+from hpcadmin import cli
+
+N4 = names(4)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HPCADMIN_DIR", str(tmp_path))
+    monkeypatch.delenv("HPCADMIN_SITE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs"
+    good = [*node_results(N4), *pair_results(lambda _a, _b: 870.0, N4)]
+    bad = [*node_results(N4), *pair_results(lambda a, b: 11.9 if "node03" in (a, b) else 870.0, N4)]
+    write_run(folder / "20260730-101500-network", good, N4)
+    write_run(folder / "20260730-102000-network", bad, N4)
+    write_run(folder / "20260730-102000-network-2", good, N4, state="interrupted", exit_status=130)
+    write_run(folder / "20260730-102000-network-10", bad, N4)
+    return folder
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    status = cli.run(list(args))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return status, out, err
+
+
+def test_the_last_run_is_shown_and_its_result_is_the_status(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "report")
+    assert (status, out.splitlines()[-1]) == (1, str(runs / "20260730-102000-network-10"))
+    assert "node03: slow to every partner" in out
+    assert call(capsys, "report", "--run", "20260730-1015")[0] == 0
+    assert call(capsys, "report", "--run", "20260730-102000-network-2")[0] == 3
+    assert call(capsys, "report", "--run", str(runs / "20260730-101500-network"))[0] == 0
+    assert call(capsys, "report", "--run", "last")[0] == 1
+
+
+@pytest.mark.parametrize(("args", "says"), [
+    (["--run", "20260729"], "the last ones are 20260730-102000-network, 20260730-102000-network-2"),
+    (["--run", "20260730"], "beginning of 4 runs"),
+    (["--run", "./nowhere"], "is not a run folder"),
+    (["--run", ".."], "is not a run folder"),
+    (["--format", "docx"], "known are csv, html, json, table"),
+    (["--format", "html", "-o", "/nowhere/x.html"], "cannot be written"),
+])
+def test_what_cannot_be_done_is_one_line(args: list[str], says: str, runs: Path, capsys: pytest.CaptureFixture[str],
+                                         ) -> None:
+    status, out, err = call(capsys, "report", *args)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+def test_without_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HPCADMIN_DIR", str(tmp_path / "none"))
+    status, _, err = call(capsys, "report")
+    assert (status, "there is no run yet" in err) == (2, True)
+    assert call(capsys, "runs", "list")[:2] == (0, f"no run in {tmp_path}/none/runs\n")
+    assert json.loads(call(capsys, "runs", "list", "--json")[1]) == []
+
+
+def test_the_page_goes_into_the_run_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "report", "--format", "html", "--run", "20260730-1015")
+    page = runs / "20260730-101500-network" / "report.html"
+    assert (status, out) == (0, f"{page}\n")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert call(capsys, "report", "--format", "html", "-o", "-")[1].startswith("<!DOCTYPE html>")
+
+
+def test_a_page_elsewhere_links_back(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "20260730-101500-network/jobs/2").mkdir(parents=True)
+    (runs / "20260730-101500-network/jobs/2/node01.log").write_text("raw")
+    call(capsys, "report", "--format", "html", "--run", "20260730-1015", "-o", "page.html")
+    assert 'href="runs/20260730-101500-network/jobs/2/node01.log"' in (tmp_path / "page.html").read_text()
+
+
+def test_csv_and_json(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "report", "--json")
+    assert status == json.loads(out)["result"]["exit_status"] == 1
+    assert call(capsys, "report", "--format", "csv", "-o", "run.csv")[:2] == (1, f"{tmp_path}/run.csv\n")
+    with (tmp_path / "run.csv").open() as stream:
+        assert {row["check"] for row in csv.DictReader(stream)} >= {"mpi_pingpong", "node_ready"}
+
+
+def test_runs_list_in_the_order_they_were_made(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "broken").mkdir()
+    (runs / "broken/manifest.json").write_text("{")
+    (runs / "empty").mkdir()
+    status, out, _ = call(capsys, "runs", "list")
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()[2:]] == [
+        "20260730-101500-network", "20260730-102000-network", "20260730-102000-network-2", "20260730-102000-network-10",
+        "broken"]
+    assert "unreadable" in out.splitlines()[-1]
+    assert len(json.loads(call(capsys, "runs", "list", "--json")[1])) == 5
+    assert len(json.loads(call(capsys, "runs", "list", "--json", "--last", "2")[1])) == 2
+
+
+def test_runs_show(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "runs", "show")
+    assert status == 0
+    assert "FAILED: 8 of 11 tests passed" in out
+    assert "node03: slow to every partner" in out
+    shown = json.loads(call(capsys, "runs", "show", "20260730-1015", "--json")[1])
+    assert (shown["result"], shown["exit_status"], shown["problems"]) == ("PASSED", 0, [])
+    assert "verdicts.jsonl" in shown["files"]
