@@ -151,8 +151,8 @@ class Collector:
         all its frames are there, else ""."""
         key = (frame.step, frame.role, frame.node)
         if key not in self._expected.get(frame.id, ()) or (only_node and frame.node != only_node):
-            self.problems.append(f"{frame.file}: an output of {frame.id} step {frame.step} {frame.role} on {frame.node} "
-                                 "is not in the plan, ignored")
+            self.problems.append(f"{frame.file}: an output of {frame.id} step {frame.step} {frame.role} on "
+                                 f"{frame.node} is not in the plan, ignored")
             return ""
         have = self._frames[frame.id]
         if key in have:

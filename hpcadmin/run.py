@@ -221,9 +221,8 @@ class _Run:
         minutes = limit or (min(job.time_limit_min, most) if most else job.time_limit_min)
         job = replace(job, time_limit_min=minutes)
         self._number = job.number
-        run = JobRun(self.s.client, job, tests, self._options(job, tests), self.folder.job_dir(job.number),
-                     self.s.progress)
-        return run
+        return JobRun(self.s.client, job, tests, self._options(job, tests), self.folder.job_dir(job.number),
+                      self.s.progress)
 
     def _go(self, run: JobRun) -> None:
         run.submit()
@@ -246,7 +245,8 @@ class _Run:
             for path in want.programs.values():
                 make_private(path.parent)
         sources = make_private(self.folder.path / "src")
-        job, tests = look_job(self._number, names, want, self.s.site, self.folder.job_dir(self._number), sources)
+        job, tests = look_job(self._number, names, want, site=self.s.site, folder=self.folder.job_dir(self._number),
+                              sources=sources)
         run = self._start(job, tests)
         self._go(run)
         seen = take(run, want, iso_now())
@@ -326,7 +326,7 @@ class _Run:
         return self._finish("interrupted", EXIT_INTERRUPTED)
 
     def broken(self) -> None:
-        """Something of ours failed (disk full, Slurm gone): leave no job behind, and say in the manifest how it ended."""
+        """Something of ours failed (disk full, Slurm gone): leave no job behind; the manifest says how it ended."""
         with contextlib.suppress(HpcadminError):
             find_and_cancel(self.s.client, f"hpcadmin:{self.folder.run_id}:", self.s.job_ids)
         error = sys.exc_info()[1]

@@ -99,8 +99,8 @@ def needed(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
     return f"{', '.join(want.unbuilt)} must be built" if want.unbuilt else ""
 
 
-def look_job(number: int, nodes: Sequence[str], want: Wanted, site: Site, folder: Path, sources: Path) -> tuple[
-        PlannedJob, dict[str, PlannedTest]]:
+def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, folder: Path,
+             sources: Path) -> tuple[PlannedJob, dict[str, PlannedTest]]:
     """The job that looks; its files are written into `folder`, copies of our sources into `sources`."""
     write_atomic(folder / "probe.sh", probe_script(tools=want.tools))
     token = new_token()

@@ -25,7 +25,7 @@ def choose_partition(partitions: Sequence[Partition], wanted: str) -> Partition:
     if wanted:
         found = next((p for p in partitions if p.name == wanted), None)
         if found is None:
-            raise UsageError(f"there is no partition {wanted!r}", hint=f"Slurm has {names}" if names else "Slurm has none")
+            raise UsageError(f"there is no partition {wanted!r}", hint=f"Slurm has {names or 'none'}")
     else:
         found = next((p for p in partitions if p.default), None)
         if found is None:

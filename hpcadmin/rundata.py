@@ -113,7 +113,7 @@ class Plan:
     jobs: tuple[PlannedJob, ...] = ()
     skipped: tuple[SkippedNode, ...] = ()   # asked for and not tested, with the reason: NOT RUN
     notes: tuple[str, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()      # what is known before anything runs: skipped nodes, missing hardware or tools
+    verdicts: tuple[Verdict, ...] = ()      # known before anything runs: skipped nodes, missing hardware
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 @click.option("--suite", default="smoke", show_default=True, metavar="NAME|FILE", help="What is to be tested.")
 @click.option("-w", "--nodelist", "hostlist", default="", metavar="HOSTLIST",
               help="Only these nodes; else all of the partition.")
-@click.option("--inventory", default="", metavar="FILE", help="The accepted inventory, if not the one kept by discover.")
+@click.option("--inventory", default="", metavar="FILE",
+              help="The accepted inventory, if not the one that discover keeps.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show jobs, rounds, tests and time; submit nothing.")
 @click.option("--partition", default="", metavar="NAME", help="Else [slurm] partition, else Slurm's default.")
 @click.option("--account", default="", metavar="NAME")
@@ -39,9 +40,9 @@ def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory:
     from hpcadmin.slurm.command_line import CommandLine
 
     site = load_site(obj["site"])
-    request = Request(suite=suite, hostlist=hostlist, inventory=inventory, partition=partition, account=account, qos=qos,
-                      reservation=reservation, run_dir=run_dir, time_limit_min=time_limit, allow_root=allow_root,
-                      command=tuple(sys.argv))
+    request = Request(suite=suite, hostlist=hostlist, inventory=inventory, partition=partition, account=account,
+                      qos=qos, reservation=reservation, run_dir=run_dir, time_limit_min=time_limit,
+                      allow_root=allow_root, command=tuple(sys.argv))
     if plan_only:
         _show(preview(request, site, CommandLine(), Progress()), as_json)
         return 0
@@ -71,8 +72,9 @@ def _show(preview: Preview, as_json: bool) -> None:
     if preview.look:
         click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
     for job in plan.jobs:
-        click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, {plural(len(job.stages), 'stage')}, "
-                   f"about {round(job.seconds)} s, time limit {job.time_limit_min} min")
+        click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, "
+                   f"{plural(len(job.stages), 'stage')}, about {round(job.seconds)} s, "
+                   f"time limit {job.time_limit_min} min")
         for stage in job.stages:
             click.echo(f"    {stage.kind:<6} {printable(stage.name)}: {plural(len(stage.tests), 'test')}")
     for verdict in plan.verdicts:

@@ -81,5 +81,5 @@ class Client(Protocol):
 
 def version_tuple(version: str) -> tuple[int, ...]:
     """(22, 5, 8) of "22.05.8"; () when it cannot be read."""
-    parts = version.split("-")[0].split(".")
+    parts = version.partition("-")[0].split(".")
     return tuple(int(p) for p in parts if p.isdigit()) if parts and parts[0].isdigit() else ()

@@ -153,8 +153,8 @@ _REFUSALS: tuple[tuple[str, str, type[HpcadminError], str], ...] = (
 def refused(command: str, answer: Answer) -> HpcadminError:
     """The error for a command that failed: its meaning where it is known, and Slurm's own words."""
     words = [line.strip() for line in (answer.err or answer.out).splitlines() if line.strip()]
-    told = next((w for w in reversed(words) if "error" in w.lower() or "fatal" in w.lower()), words[-1] if words else "")
-    told = printable(told, limit=300)
+    last = words[-1] if words else ""
+    told = printable(next((w for w in reversed(words) if re.search("error|fatal", w, re.I)), last), limit=300)
     for pattern, meaning, kind, hint in _REFUSALS:
         match = re.search(pattern, answer.err)
         if match:
@@ -226,7 +226,7 @@ def minutes(text: str) -> int | None:
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text.strip())
     if match is None:
         return None
-    days, first, second, third = (int(x) if x else 0 for x in match.groups())
+    days, first, second = (int(x) if x else 0 for x in match.groups()[:3])
     if match[1] is not None:
         return days * 1440 + first * 60 + second
     return first * 60 + second if match[4] is not None else first

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote, join as quoted
+from shlex import join as quoted
+from shlex import quote
 
 from hpcadmin.check import Role, Step
 from hpcadmin.errors import UsageError
@@ -162,8 +163,9 @@ def _parallel(step: Step, options: JobOptions) -> list[str]:
     words = [f"--mpi={options.mpi}", "--kill-on-bad-exit=1", "-N", str(count),
              "-n", str(count * step.tasks_per_node), f"--ntasks-per-node={step.tasks_per_node}", "-w", fold(step.nodes)]
     if step.gpus_per_task:
-        # All tasks of a node see all GPUs of the step: GPUs reach each other over NVLink only then.
-        words += [f"--gpus-per-task={step.gpus_per_task}", "--gpu-bind=none"]
+        # All tasks of a node see all these GPUs: they reach each other over NVLink only then. Not --gpu-bind=none:
+        # with it, 22.05 leaves CUDA_VISIBLE_DEVICES empty.
+        words.append(f"--gres=gpu:{step.gpus_per_task * step.tasks_per_node}")
     return words
 
 
