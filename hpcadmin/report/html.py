@@ -123,16 +123,17 @@ def _row(v: Verdict, links: _Links) -> Row:
     reason = v.reason
     if m is not None and v.basis == "limit":     # the value and the limit have columns of their own
         reason = reason.removeprefix(f"{shown(m)}, {judged}").removeprefix("; ")
+    elif m is not None:
+        reason = reason.removeprefix(f"{shown(m)}: ")
     where = str(v.subject) if len(v.subject.nodes) <= 2 else f"{fold(v.subject.nodes)} {v.subject.device}".strip()
     return Row(v.status, where, measurement_name(m) if m else "", number(m.value) if m else "", m.unit if m else "",
                judged, reason, v.attempt, links.of(v.outputs))
 
 
 def _legend() -> list[tuple[int, str]]:
-    edges = [f"{edge:.0%}" for edge in SHADES]
-    return [(0, f"{edges[0]} of the usual value or better"),
-            *((i + 1, f"{edges[i + 1]} to {edges[i]}") for i in range(len(edges) - 1)),
-            (len(edges), f"below {edges[-1]}")]
+    """What the shades mean, for values of which more is better and for times alike."""
+    worse = [f"{1 - edge:.0%} worse" for edge in SHADES[:-1]]
+    return list(enumerate(["as usual or better", *worse, "half as good or less"]))
 
 
 def _again(run: Run) -> list[dict[str, str]]:

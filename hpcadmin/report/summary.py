@@ -189,7 +189,7 @@ def _checks(run: Run, verdicts: Sequence[Verdict]) -> tuple[CheckRow, ...]:
         peers = {v.subject.nodes for v in found if v.basis == "peers" and v.status is Status.FAIL}
         status = worst((v.status for v in found), entry.status or Status.NOT_RUN if entry else Status.NOT_RUN)
         reason = entry.reason if entry and entry.reason else next(
-            (v.reason for v in found if v.status is status and not v.test), "") if status is not Status.PASS else ""
+            (v.reason for v in found if v.status is status), "") if status is not Status.PASS else ""
         rows.append(CheckRow(check or "(whole node)", entry.title if entry else "", entry.scope if entry else None,
                              status, reason, counts, _values(found), len(peers),
                              sum(v.basis == "expected" and v.status is Status.PASS for v in found)))
@@ -270,7 +270,9 @@ def _node(node: str, verdicts: Sequence[Verdict], named: Sequence[Finding],
             others += [n for f in causes for n in f.nodes]
             continue
         statuses.append(v.status)
-        if v.status in (Status.NOT_RUN, Status.ERROR, Status.UNJUDGED) and not named:
+        if v.status is Status.UNJUDGED and not named:
+            reasons.append(f"{v.check}: not judged")
+        elif v.status in (Status.NOT_RUN, Status.ERROR) and not named:
             reasons.append(f"{v.check}: {v.reason}" if v.check else v.reason)
     why = []
     if named:

@@ -16,6 +16,7 @@ from hpcadmin.text import number, plural, printable
 _MOST_ROWS = 20
 _MOST_PAIRS = 6       # of one node that are listed one by one
 _MOST_FINDINGS = 20
+_LONGEST_SOURCE = 36  # of a limit; longer ones are on the page only
 _MIN_WIDTH = 60
 _COLOURS = {Status.FAIL: "31;1", Status.ERROR: "35;1", Status.NOT_RUN: "33", Status.UNJUDGED: "33", Status.WARN: "33",
             Status.PASS: "32"}
@@ -102,7 +103,7 @@ class _Page:
         """Every verdict that is not PASS; with `everything`, every verdict."""
         wanted = [v for v in self.summary.verdicts if self.options.everything or
                   (v.status.counts and v.status is not Status.PASS) or (v.status is Status.PASS and v.reason)]
-        rows = _folded(wanted, {} if self.options.everything else self.summary.culprits)
+        rows = _folded(wanted, self.summary.culprits, fold_pairs=not self.options.everything)
         shown = rows if self.options.everything else rows[:_MOST_ROWS]
         if not rows:
             return []
@@ -142,7 +143,8 @@ def _passed(row: CheckRow) -> str:
 def _measured(row: CheckRow) -> str:
     parts = []
     for v in row.values:
-        limits = "; ".join(f"{x.text()}, {x.source}" if x.source else x.text() for x in v.limits[:2])
+        limits = "; ".join(f"{x.text()}, {x.source}" if 0 < len(x.source) <= _LONGEST_SOURCE else x.text()
+                           for x in v.limits[:2])
         parts.append(f"{v.text()} ({limits})" if limits else v.text())
     if row.by_peers:
         parts.append(f"{plural(row.by_peers, 'node')} worse than the others")
@@ -151,18 +153,23 @@ def _measured(row: CheckRow) -> str:
     return "; ".join(parts) or row.reason
 
 
-def _folded(verdicts: Sequence[Verdict], culprits: Mapping[str, str]) -> list[tuple[Status, str, str, str]]:
-    """Rows of status, check, subject and text. Nodes with the same thing to say are one row, and so are many pairs that
-    failed because of the same node."""
+def _folded(verdicts: Sequence[Verdict], culprits: Mapping[str, str], *, fold_pairs: bool,
+            ) -> list[tuple[Status, str, str, str]]:
+    """Rows of status, check, subject and text. Nodes with the same thing to say are one row, and so are many pairs
+    with the same result, those of each node to blame by themselves."""
     groups: dict[tuple[Status, str, str, str], list[str]] = {}
     alone: list[tuple[Status, str, str, str]] = []
     of_node: dict[tuple[Status, str, str, str], list[Verdict]] = {}
-    for v in verdicts:
-        if len(v.subject.nodes) == 2 and culprits.get(v.test, "") in v.subject.nodes:
+    for v in verdicts if fold_pairs else ():
+        if len(v.subject.nodes) == 2:
+            culprit = culprits.get(v.test, "")
             name = measurement_name(v.measurement) if v.measurement else ""
-            of_node.setdefault((v.status, v.check, culprits[v.test], name), []).append(v)
-    many = {v for found in of_node.values() if len(found) > _MOST_PAIRS for v in found}
-    alone += [_pairs_row(key, found) for key, found in of_node.items() if len(found) > _MOST_PAIRS]
+            key = (v.status, v.check, culprit if culprit in v.subject.nodes else "", name)
+            of_node.setdefault(key, []).append(v)
+    folded = {key: found for key, found in of_node.items()
+              if len(found) > (1 if key[0] is Status.UNJUDGED else _MOST_PAIRS)}
+    many = {v for found in folded.values() for v in found}
+    alone += [_pairs_row(key, found) for key, found in folded.items()]
     for v in verdicts:
         if v in many:
             continue
@@ -180,10 +187,13 @@ def _folded(verdicts: Sequence[Verdict], culprits: Mapping[str, str]) -> list[tu
 def _pairs_row(key: tuple[Status, str, str, str], found: Sequence[Verdict]) -> tuple[Status, str, str, str]:
     status, check, node, name = key
     partners = fold(n for v in found for n in v.subject.nodes if n != node)
+    where = f"{node} - {partners}" if node else f"{len(found)} pairs of {partners}"
     values = [float(v.measurement.value) for v in found if v.measurement and not number_problem(v.measurement.value)]
     if not values:
-        return status, check, f"{node} - {partners}", f"{len(found)} pairs, the first: {found[0].reason}"
+        return status, check, where, f"{len(found)} pairs, the first: {found[0].reason}"
     limit, m = found[0].limit, found[0].measurement
     unit = m.unit if m else ""
-    text = f"{len(found)} pairs: {name} {number(min(values))} to {number(max(values))} {unit}".rstrip()
-    return status, check, f"{node} - {partners}", f"{text}, {limit.text()}" if limit else text
+    count = f"{len(found)} pairs: " if node else ""
+    text = f"{count}{name} {number(min(values))} to {number(max(values))} {unit}".rstrip()
+    why = limit.text() if limit else "no limit known" if status is Status.UNJUDGED else ""
+    return status, check, where, f"{text}, {why}" if why else text
