@@ -74,21 +74,21 @@ def load_inventory(path: str | None, site: Site) -> Inventory:
 
 
 def output_folder(name: str, site: Site) -> Path:
-    """The folder, created; never the place that the daemons read."""
+    """The folder; never the place that the daemons read."""
     folder = Path(name).resolve()
     for live in {Path("/etc/slurm"), Path("/etc/slurm-llnl"), Path(site.slurm.conf_dir).resolve()}:
         if folder == live or live in folder.parents:
             raise UsageError(f"conf render does not write to {live}, which Slurm reads", where="-o",
                              hint="write elsewhere, look at it, then copy it")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise StoreError(f"cannot be created: {exc.strerror}", where=str(folder)) from exc
     return folder
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
     from hpcadmin.files import write_atomic
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(f"cannot be created: {exc.strerror}", where=str(folder)) from exc
     for name, text in files.items():
         write_atomic(folder / name, text)
 

@@ -133,7 +133,7 @@ def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
     what = [problem for problem in node.problems if not _ELSEWHERE.match(problem)]
     if node.cpu.offline and not any("offline" in problem for problem in what):
         what.append(f"CPUs {', '.join(map(str, node.cpu.offline[:8]))} are offline")
-    what += _missing_gpus(node, group)
+    what += [text for address, text in _missing_gpus(node, group) if not any(address in known for known in what)]
     if group is not None:
         if group.gpus is not None and len(node.gpus) != group.gpus and "gpus" not in node.unknown:
             what.append(f"{len(node.gpus)} GPUs, site.toml [nodes.{group.name}] says {group.gpus}")
@@ -145,15 +145,15 @@ def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
     return [Problem(Kind.FAULT, text, node.name) for text in what]
 
 
-def _missing_gpus(node: Node, group: NodeGroup | None) -> list[str]:
-    """NVIDIA GPUs on the PCI bus that no tool reports, and the other way round."""
+def _missing_gpus(node: Node, group: NodeGroup | None) -> list[tuple[str, str]]:
+    """(address, problem) of NVIDIA GPUs on the PCI bus that no tool reports, and the other way round."""
     if not node.pci or "pci" in node.unknown or (group is not None and group.gpus == 0):
         return []
     on_bus = {d.address.casefold() for d in node.pci
               if d.vendor_id.casefold() == _NVIDIA and d.class_id.casefold().startswith(_GPU_CLASSES)}
     told = {g.pci for g in node.gpus if g.vendor == "nvidia"}
-    lost = [f"GPU at {a} is on the PCI bus and no tool reports it" for a in sorted(on_bus - told)]
-    ghost = [f"GPU at {a} is reported and is not on the PCI bus" for a in sorted(told - on_bus)]
+    lost = [(a, f"GPU at {a} is on the PCI bus and no tool reports it") for a in sorted(on_bus - told)]
+    ghost = [(a, f"GPU at {a} is reported and is not on the PCI bus") for a in sorted(told - on_bus)]
     return lost + ghost
 
 
