@@ -22,7 +22,7 @@ def clean(text: str, limit: int = 200) -> str:
 
 def quote(text: str) -> str:
     """A piece of unreadable input for an error message."""
-    return repr(printable(text, limit=60))
+    return f"'{printable(text.strip(), limit=60)}'"
 
 
 def integer(text: str, what: str, *, low: int = 0, high: int = 10 ** 18) -> int:
@@ -51,18 +51,19 @@ def leading_int(text: str | None) -> int | None:
 
 
 def cpu_list(text: str, what: str) -> tuple[int, ...]:
-    """The ids in a kernel list such as 0-3,8; () for an empty one."""
+    """The ids in a list such as 0-3,8 or 0-62:2 (every second one, as lscpu prints); () for an empty one."""
     stripped = text.strip()
     if not stripped:
         return ()
     ids: set[int] = set()
     for part in stripped.split(","):
-        first, dash, last = part.partition("-")
+        span, colon, stride = part.partition(":")
+        first, dash, last = span.partition("-")
         low = integer(first, what, high=MAX_CPU)
         high = integer(last, what, high=MAX_CPU) if dash else low
         if high < low:
             raise ParseError(f"{what}: {quote(part)} runs backwards")
-        ids.update(range(low, high + 1))
+        ids.update(range(low, high + 1, integer(stride, what, low=1, high=MAX_CPU) if colon else 1))
         if len(ids) > MAX_CPU:
             raise ParseError(f"{what}: more than {MAX_CPU} ids")
     return tuple(sorted(ids))

@@ -12,6 +12,7 @@ from hpcadmin.facts.nvidia_smi import LostGpu, Smi
 from hpcadmin.facts.nvidia_topo import Topo
 from hpcadmin.facts.pci import link_numbers
 from hpcadmin.model import Gpu, PciDevice
+from hpcadmin.text import plural
 
 _VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
@@ -28,6 +29,7 @@ class GpuFacts:
     pci: tuple[PciDevice, ...] | None = None
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    no_file: list[str] = field(default_factory=list)
 
 
 def is_gpu(device: PciDevice) -> bool:
@@ -54,6 +56,8 @@ def join(facts: GpuFacts) -> tuple[Gpu, ...]:
         gpus = ()
         if facts.pci is None or not facts.smi_absent:
             facts.unknown.append("gpus")
+    if facts.no_file:
+        facts.problems.append(f"GPUs: {', '.join(facts.no_file)} {'is' if len(facts.no_file) == 1 else 'are'} missing")
     return (*gpus, *others)
 
 
@@ -64,16 +68,16 @@ def _answering(facts: GpuFacts, smi: Smi, nvidia: dict[str, PciDevice]) -> tuple
         lost[address] = LostGpu(address, "is on the PCI bus and not in nvidia-smi")
     every = sorted(answering.keys() | lost.keys(), key=pci_key)
     indices = _indices(facts, smi, every)
-    for address in sorted(lost, key=pci_key):
-        if address in answering:
-            facts.problems.append(f"GPU {indices[address]} ({address}): {lost[address].message}")
-        else:
-            index = lost[address].index if lost[address].index is not None else indices.get(address)
-            name = f"GPU {index} ({address})" if index is not None else f"GPU {address}"
-            facts.problems.append(f"{name} is lost: {lost[address].message}")
+    for address in sorted(lost.keys() & answering.keys(), key=pci_key):
+        facts.problems.append(f"GPU {indices[address]} ({address}): {lost[address].message}")
+    _tell_lost(facts, {a: gpu for a, gpu in lost.items() if a not in answering}, indices)
     if facts.pci is not None:
         for address in sorted(answering.keys() - nvidia.keys(), key=pci_key):
             facts.problems.append(f"GPU {indices[address]} ({address}) is in nvidia-smi and not on the PCI bus")
+    silent = len(lost.keys() - answering.keys())
+    if smi.attached not in (None, len(answering), len(answering) + silent):
+        facts.problems.append(f"GPUs: nvidia-smi has {smi.attached} attached and describes {len(answering)}")
+        facts.unknown.append("gpus")
     gpus = [_complete(replace(gpu, index=indices[address]), facts, nvidia.get(address))
             for address, gpu in answering.items()]
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
@@ -93,13 +97,29 @@ def _indices(facts: GpuFacts, smi: Smi, every: list[str]) -> dict[str, int]:
 
 
 def _silent(facts: GpuFacts, nvidia: dict[str, PciDevice]) -> tuple[Gpu, ...]:
-    """NVIDIA devices and no nvidia-smi that answers: what the bus and the driver tell."""
-    why = "nvidia-smi is not installed" if facts.smi_absent else "nvidia-smi does not answer"
-    facts.problems.append(f"GPUs: {len(nvidia)} NVIDIA GPU(s) on the PCI bus, but {why}")
-    facts.unknown.append("gpus.model")
+    """NVIDIA devices and no nvidia-smi -q that answers: what the bus, the driver and nvidia-smi -L tell."""
     addresses = sorted(nvidia, key=pci_key)
+    lost = {gpu.pci: gpu for gpu in facts.listed.lost} if facts.listed else {}
+    listed = {gpu.index: gpu for gpu in facts.listed.gpus} if facts.listed else {}
+    if listed and len(listed) + len(lost) == len(nvidia) and lost.keys() <= nvidia.keys():
+        # An index is a place on the bus, and those that do not answer keep theirs.
+        found = [(number, address) for number, address in enumerate(addresses) if address not in lost]
+        if [number for number, _ in found] == sorted(listed):
+            _tell_lost(facts, lost, dict(zip(addresses, range(len(addresses)), strict=True)))
+            return tuple(replace(_complete(_from_bus(nvidia[address], number), facts, nvidia[address]),
+                                 model=listed[number].model, uuid=listed[number].uuid) for number, address in found)
+    why = "nvidia-smi is not installed" if facts.smi_absent else "nvidia-smi does not answer"
+    facts.problems.append(f"GPUs: {plural(len(nvidia), 'NVIDIA GPU')} on the PCI bus, but {why}")
+    facts.unknown.append("gpus.model")
     return tuple(_complete(_from_bus(nvidia[address], number), facts, nvidia[address])
                  for number, address in enumerate(addresses))
+
+
+def _tell_lost(facts: GpuFacts, lost: dict[str, LostGpu], indices: dict[str, int]) -> None:
+    for address in sorted(lost, key=pci_key):
+        index = indices.get(address, lost[address].index)
+        name = f"GPU {index} ({address})" if index is not None else f"GPU {address}"
+        facts.problems.append(f"{name} is lost: {lost[address].message}")
 
 
 def _from_bus(device: PciDevice, index: int | None) -> Gpu:
@@ -123,7 +143,7 @@ def _complete(gpu: Gpu, facts: GpuFacts, device: PciDevice | None) -> Gpu:
         if path in facts.proc.files:
             gpu = replace(gpu, device_file=path)
         else:
-            facts.problems.append(f"GPU {gpu.index} ({gpu.pci}): {path} does not exist")
+            facts.no_file.append(path)
     if device:
         try:
             local = cpu_list(device.local_cpus, "local_cpulist")
@@ -149,4 +169,10 @@ def links(facts: GpuFacts, gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], ...]
         facts.problems.append("GPUs: the matrix of topo -m is not complete")
         return ()
     places = [topo.gpus.index(number) for number in numbers if number is not None]
-    return tuple(tuple(topo.links[row][column] for column in places) for row in places)
+    found = tuple(tuple(topo.links[row][column] for column in places) for row in places)
+    for row, line in enumerate(found):
+        for column, label in enumerate(line[:row]):
+            if label != found[column][row]:
+                facts.problems.append(f"GPUs: topo -m shows {label} from GPU {numbers[row]} to GPU {numbers[column]}, "
+                                      f"and {found[column][row]} back")
+    return found

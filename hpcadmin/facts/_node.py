@@ -49,6 +49,9 @@ class _Reader:
             if self.capture.last != name:
                 self.problem(name, "its output was cut off at the limit")
             return None
+        if section.absent:
+            self.problem(name, "there is no such thing on the node")
+            return None
         if section.timed_out:
             self.problem(name, "did not answer in time")
             return None

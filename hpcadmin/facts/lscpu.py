@@ -29,22 +29,29 @@ class Lscpu:
 
 def parse(text: str) -> Lscpu:
     found: dict[str, str] = {}
+    differs: set[str] = set()
     for key, value in pairs(lines_of(text, "lscpu")):
-        found.setdefault(key, value)      # hybrid machines repeat the block: the first describes the first kind
-    if "CPU(s)" not in found or "Architecture" not in found:
-        raise ParseError("not the output of lscpu: no line Architecture or CPU(s)")
+        if found.setdefault(key, value) != value:
+            differs.add(key)              # hybrid machines have a block for each kind of core
+    if "CPU(s)" not in found or not found.keys() & {"Thread(s) per core", "Socket(s)", "NUMA node(s)"}:
+        raise ParseError("not the output of lscpu, or cut off: no line CPU(s), or nothing about threads and sockets")
     numa = {number: cpu_list(value, key) for key, value in found.items() if (number := _numa_id(key)) is not None}
     count = maybe_integer(found.get("NUMA node(s)"))
     if count is not None and count != len(numa):
         raise ParseError(f"lscpu counts {count} NUMA nodes and lists {len(numa)}: cut off")
+
+    def number(key: str) -> int | None:
+        return None if key in differs else maybe_integer(found.get(key))
+
     return Lscpu(
-        architecture=clean(found["Architecture"]), model=clean(found.get("Model name", "")),
+        architecture=clean(found.get("Architecture", "")), model=clean(found.get("Model name", "")),
         cpus=maybe_integer(found["CPU(s)"]),
         online=cpu_list(found.get("On-line CPU(s) list", ""), "On-line CPU(s) list"),
         offline=cpu_list(found.get("Off-line CPU(s) list", ""), "Off-line CPU(s) list"),
-        sockets=maybe_integer(found.get("Socket(s)")),
-        cores_per_socket=maybe_integer(found.get("Core(s) per socket")),
-        threads_per_core=maybe_integer(found.get("Thread(s) per core")),
+        sockets=number("Socket(s)"),
+        # With books and drawers (s390) the counts are of another hierarchy.
+        cores_per_socket=number("Core(s) per socket") if "Socket(s)" in found else None,
+        threads_per_core=number("Thread(s) per core"),
         numa=numa or None, hypervisor=clean(found.get("Hypervisor vendor", "")),
     )
 

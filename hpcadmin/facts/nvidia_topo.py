@@ -50,11 +50,13 @@ def parse(text: str) -> Topo:
         name, cells, rest = _row(line, len(header))
         if name and name not in rows:
             rows[name], tail[name] = cells, rest
-    gpus = [name for name in (header or list(rows)) if name.startswith("GPU")]
+    if rows and not text.endswith("\n"):
+        _cut_last(lines[-1], rows, tail)
+    gpus = [name for name in header if name.startswith("GPU")]
     if not gpus or not any(name in rows for name in gpus):
         raise ParseError("nvidia-smi topo -m shows no row of a GPU")
     for name in rows:
-        if header and name not in header:
+        if name not in header:
             raise ParseError(f"row {quote(name)} has no column of its own")
     nics = [name for name in header if not name.startswith("GPU")]
     legend = {match[1]: match[2] for match in map(_LEGEND.match, lines) if match}
@@ -71,6 +73,8 @@ def parse(text: str) -> Topo:
             raise ParseError(f"{name} is connected to itself by {links[number][number]}: columns are shifted")
         links[number][number] = "X"
     affinity = [_affinity(tail.get(name, "")) for name in gpus]
+    if len(rows) < len(header):
+        affinity = _without_stump(affinity, [name in rows for name in gpus])
     return Topo(
         gpus=tuple(int(name[3:]) for name in gpus), links=tuple(map(tuple, links)), nics=tuple(nics),
         nic_links=tuple(tuple(cell(gpu, nic) or cell(nic, gpu) for nic in nics) for gpu in gpus),
@@ -89,19 +93,17 @@ def _header(lines: list[str]) -> tuple[int, list[str]]:
         glued = _GLUED.findall(body)
         if len(glued) > 1 and "".join(glued) == "".join(words):
             return number + 1, _unique(glued)
-    return 0, _header_from_rows(lines)
+    raise ParseError("no matrix of nvidia-smi topo -m: its header is missing")
 
 
-def _header_from_rows(lines: list[str]) -> list[str]:
-    """Without a header line: the rows' own names are the columns, as far as they go (the matrix is square)."""
-    names = [name for name, cells, _ in (_row(line, 10_000) for line in lines) if name and cells]
-    first = next((cells for name, cells, _ in (_row(line, 10_000) for line in lines) if name and cells), [])
-    if not names or names[0] != "GPU0":
-        raise ParseError("no matrix of nvidia-smi topo -m: neither a header nor a row GPU0")
-    gpus = [name for name in _unique(names) if name.startswith("GPU")]
-    others = [name for name in _unique(names) if not name.startswith("GPU")]
-    # Columns beyond the rows that are there keep their place, without a name that would be a guess.
-    return gpus + others + [f"NIC?{n}" for n in range(len(first) - len(gpus) - len(others))]
+def _cut_last(line: str, rows: dict[str, list[str]], tail: dict[str, str]) -> None:
+    """A text that ends without a line end may end within a word: the last one says nothing (0-23,4 of 0-23,48-71)."""
+    name, cells, rest = _row(line, MAX_COLUMNS)
+    if name and rows.get(name) == cells:
+        tail[name] = ""
+        if not rest.strip():
+            cells.pop()
+            rows[name] = cells
 
 
 def _unique(names: list[str]) -> list[str]:
@@ -122,17 +124,29 @@ def _row(line: str, columns: int) -> tuple[str, list[str], str]:
     for word in words[1: columns + 1]:
         if not _CELL.match(word):
             break
-        cells.append(word)
+        cells.append("SYS" if word == "SOC" else word)       # drivers before 390 say SOC
         position = line.index(word, position) + len(word)
     return (words[0], cells, line[position:]) if cells else ("", [], "")
 
 
 def _affinity(rest: str) -> tuple[str, str]:
-    """(CPU affinity, NUMA affinity) from what follows the matrix in a GPU's row."""
-    parts = [part.strip() for part in _GAP.split(rest.strip("\n")) if part.strip()]
-    cpus = parts[0] if parts and _CPUS.match(parts[0]) else ""
-    numa = clean(parts[1]) if cpus and len(parts) > 1 else ""
-    return cpus.rstrip(","), "" if numa == "N/A" else numa
+    """(CPU affinity, NUMA affinity) from what follows the matrix in a GPU's row. With tabs, the columns keep their
+    places also where one is empty; with blanks (a paste), the first thing there is taken for the CPUs."""
+    parts = [part.strip() for part in (rest.split("\t")[1:] if "\t" in rest else _GAP.split(rest.strip()))]
+    cpus = parts[0].rstrip(",") if parts and _CPUS.match(parts[0]) else ""
+    numa = clean(parts[1]) if len(parts) > 1 and ("\t" in rest or cpus) else ""
+    return cpus, "" if numa == "N/A" else numa
+
+
+def _without_stump(affinity: list[tuple[str, str]], there: list[bool]) -> list[tuple[str, str]]:
+    """Where rows are missing, the last one may be a stump: 0-23,4 beside rows with 0-23,48-71 is one."""
+    last = max((number for number, known in enumerate(there) if known), default=-1)
+    if last < 0 or not affinity[last][0] or affinity[last][1]:
+        return affinity
+    own = affinity[last][0]
+    if any(other != own and other.startswith(own) for other, _ in affinity):
+        return [*affinity[:last], ("", ""), *affinity[last + 1:]]
+    return affinity
 
 
 def nvlinks(label: str) -> int | None:

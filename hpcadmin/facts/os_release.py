@@ -17,9 +17,8 @@ return 127
 
 
 def parse(text: str) -> str:
-    found = dict(pairs(lines_of(text, "/etc/os-release"), "="))
-    name = found.get("PRETTY_NAME") or " ".join(filter(None, (found.get("NAME"), found.get("VERSION_ID"))))
-    value = clean(name.strip("\"'"))
+    found = {key: value.strip("\"'") for key, value in pairs(lines_of(text, "/etc/os-release"), "=")}
+    value = clean(found.get("PRETTY_NAME") or " ".join(filter(None, (found.get("NAME"), found.get("VERSION_ID")))))
     if not value:
         raise ParseError("/etc/os-release has no PRETTY_NAME and no NAME")
     return value

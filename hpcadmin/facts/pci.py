@@ -12,11 +12,9 @@ NAME = "pci"
 LIMIT = 1024 * 1024
 COMMAND = r"""
 [ -d /sys/bus/pci/devices ] || return 127
-n=0
 for d in /sys/bus/pci/devices/*; do
   [ -e "$d" ] || continue
   c=; { read -r c <$d/class; } 2>/dev/null
-  n=$((n+1))
   v=; { read -r v <$d/vendor; } 2>/dev/null
   case $c:$v in 0x01*|0x02*|0x03*|0x0b*|0x12*|0x0680*:0x10de|'':*) ;; *) continue;; esac
   i=; a=; l=; s=; w=; S=; W=; D=
@@ -30,7 +28,7 @@ for d in /sys/bus/pci/devices/*; do
     "${d##*/}" "$c" "$v" "$i" "$a" "$l" "$s" "$w" "$S" "$W" "$D"
 done
 cd /
-echo "devices=$n"
+echo end=pci
 """  # noqa: E501
 _HEX = re.compile(r"0x([0-9a-fA-F]{4,6})\Z")
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) GT/s")
@@ -38,9 +36,9 @@ _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def parse(text: str) -> tuple[PciDevice, ...]:
-    """In bus order as the kernel lists them. Raises ParseError when the closing count is missing."""
+    """In bus order as the kernel lists them. Raises ParseError when the closing line is missing."""
     lines = lines_of(text, "/sys/bus/pci/devices")
-    if not lines[-1].startswith("devices="):
+    if lines[-1] != "end=pci":
         raise ParseError("the list of PCI devices is cut off")
     devices = []
     for line in lines[:-1]:
