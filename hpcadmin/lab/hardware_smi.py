@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Union
 from xml.sax.saxutils import escape
 
-from hpcadmin.lab.hardware_pci import pci_nodes, relation
-from hpcadmin.lab.hardware_profile import CUDA, DRIVER, GpuPlace, Profile, gpu_serial, gpu_uuid, id_list, token
-from hpcadmin.lab.hardware_sys import smi_versions
+from hpcadmin.lab.hardware_profile import CUDA, DRIVER, GpuPlace, Profile, gpu_serial, gpu_uuid
+from hpcadmin.lab.hardware_query import bus_id, draw, query_fields, temperature, width
+from hpcadmin.lab.hardware_topo import nvlink_status, topo_legend, topo_matrix
 from hpcadmin.lab.hardware_tree import Tree
 
 # (label of -q or "", tag of -x or "", value or the attributes below it)
@@ -21,7 +21,7 @@ NA = "N/A"
 
 def write_smi(tree: Tree, profile: Profile, seed: str) -> None:
     """smi/ of the tree: the stand-in's answers, in parts; N.slow.* replace N.* of a GPU that is slowed down."""
-    tree.file("smi/version", smi_versions())
+    tree.file("smi/version", versions())
     tree.file("smi/driver", f"{DRIVER} {CUDA}\n")
     tree.file("smi/topo", topo_matrix(profile))
     tree.file("smi/legend", topo_legend(profile))
@@ -37,22 +37,6 @@ def write_smi(tree: Tree, profile: Profile, seed: str) -> None:
                 f"{key}\t{value}\t{unit}\n" for key, value, unit in query_fields(profile, gpu, seed, slow)))
             tree.file(f"{name}.row", table_row(profile, gpu, slow))
         tree.file(f"smi/{gpu.index}.nvlink", nvlink_status(profile, gpu))
-
-
-def bus_id(gpu: GpuPlace) -> str:
-    return f"0000{gpu.pci}".upper()
-
-
-def _width(gpu: GpuPlace, slow: bool) -> int:
-    return min(gpu.width, 8) if slow else gpu.width
-
-
-def _temperature(gpu: GpuPlace, seed: str, slow: bool) -> int:
-    return 88 if slow else 26 + int(token(seed, f"heat {gpu.pci}", 2), 16) % 8
-
-
-def _draw(profile: Profile, gpu: GpuPlace, seed: str) -> str:
-    return f"{profile.gpu.power_w * 0.1 + int(token(seed, f'power {gpu.pci}', 2), 16) % 50 / 10:.2f}"
 
 
 def as_text(attributes: Sequence[Attribute], depth: int = 1) -> str:
@@ -141,7 +125,7 @@ def _state(profile: Profile, gpu: GpuPlace, slow: bool) -> list[Attribute]:
                     ("Host Max", "max_host_link_gen", gen)]),
                 ("Link Width", "link_widths", [
                     ("Max", "max_link_width", f"{spec.pcie_width}x"),
-                    ("Current", "current_link_width", f"{_width(gpu, slow)}x")])]),
+                    ("Current", "current_link_width", f"{width(gpu, slow)}x")])]),
             ("Bridge Chip", "pci_bridge_chip", [("Type", "bridge_chip_type", NA), ("Firmware", "bridge_chip_fw", NA)]),
             ("Replays Since Reset", "replay_counter", "0"),
             ("Replay Number Rollovers", "replay_rollover_counter", "0"),
@@ -222,7 +206,7 @@ def _errors() -> list[Attribute]:
 
 
 def _heat_and_power(profile: Profile, gpu: GpuPlace, seed: str, slow: bool) -> list[Attribute]:
-    heat = _temperature(gpu, seed, slow)
+    heat = temperature(gpu, seed, slow)
     watts = profile.gpu.power_w
     limits = (("Current Power Limit", "current_power_limit", watts),
               ("Requested Power Limit", "requested_power_limit", watts),
@@ -240,7 +224,7 @@ def _heat_and_power(profile: Profile, gpu: GpuPlace, seed: str, slow: bool) -> l
             ("Memory Current Temp", "memory_temp", f"{heat + 9} C"),
             ("Memory Max Operating T.Limit Temp", "gpu_temp_max_mem_tlimit_threshold", "0 C")]),
         ("GPU Power Readings", "gpu_power_readings", [
-            ("", "power_state", "P0"), ("Power Draw", "power_draw", f"{_draw(profile, gpu, seed)} W"),
+            ("", "power_state", "P0"), ("Power Draw", "power_draw", f"{draw(profile, gpu, seed)} W"),
             *[(label, tag, f"{value}.00 W") for label, tag, value in limits]]),
         ("Module Power Readings", "module_power_readings", [
             ("", "power_state", "P0"), ("Power Draw", "power_draw", NA),
@@ -281,60 +265,6 @@ def _clocks(profile: Profile, slow: bool) -> list[Attribute]:
     ]
 
 
-def query_fields(profile: Profile, gpu: GpuPlace, seed: str, slow: bool) -> list[tuple[str, str, str]]:
-    """Fields of --query-gpu: name, value, unit ("" for none)."""
-    spec = profile.gpu
-    heat = _temperature(gpu, seed, slow)
-    clock = str(345 if slow else spec.clock_mhz)
-    free = spec.memory_mib - spec.reserved_mib
-    active, watts, gen = ("Active" if slow else "Not Active"), f"{spec.power_w}.00", str(spec.pcie_gen)
-    fields = [
-        ("driver_version", DRIVER, ""), ("count", str(len(profile.gpus)), ""), ("name", spec.model, ""),
-        ("serial", gpu_serial(seed, gpu), ""), ("uuid", gpu_uuid(seed, gpu), ""), ("index", str(gpu.index), ""),
-        ("pci.bus_id", bus_id(gpu), ""), ("pci.domain", "0x0000", ""), ("pci.bus", f"0x{gpu.pci[5:7].upper()}", ""),
-        ("pci.device", "0x00", ""), ("pci.device_id", f"0x{spec.device_id.upper()}10DE", ""),
-        ("pci.sub_device_id", f"0x{spec.subsystem_id.upper()}10DE", ""), ("pcie.link.gen.current", gen, ""),
-        ("pcie.link.gen.gpucurrent", gen, ""), ("pcie.link.gen.max", gen, ""), ("pcie.link.gen.gpumax", gen, ""),
-        ("pcie.link.gen.hostmax", gen, ""), ("pcie.link.width.current", str(_width(gpu, slow)), ""),
-        ("pcie.link.width.max", str(spec.pcie_width), ""), ("display_mode", "Enabled", ""),
-        ("display_active", "Disabled", ""), ("persistence_mode", "Enabled", ""), ("accounting.mode", "Disabled", ""),
-        ("vbios_version", spec.vbios, ""), ("inforom.img", spec.image_version, ""), ("inforom.oem", "2.1", ""),
-        ("inforom.ecc", "7.16", ""), ("fan.speed", "[N/A]", ""), ("pstate", "P0", ""), ("compute_mode", "Default", ""),
-        ("compute_cap", spec.compute_cap, ""), ("memory.total", str(spec.memory_mib), "MiB"),
-        ("memory.reserved", str(spec.reserved_mib), "MiB"), ("memory.used", "0", "MiB"),
-        ("memory.free", str(free), "MiB"),
-        ("utilization.gpu", "0", "%"), ("utilization.memory", "0", "%"), ("temperature.gpu", str(heat), ""),
-        ("temperature.memory", str(heat + 9), ""), ("temperature.gpu.tlimit", str(87 - heat), ""),
-        ("power.management", "Enabled", ""), ("power.draw", _draw(profile, gpu, seed), "W"),
-        ("power.limit", watts, "W"), ("enforced.power.limit", watts, "W"), ("power.default_limit", watts, "W"),
-        ("power.min_limit", f"{spec.power_min_w}.00", "W"), ("power.max_limit", watts, "W"),
-        ("clocks.current.graphics", clock, "MHz"), ("clocks.current.sm", clock, "MHz"),
-        ("clocks.current.memory", str(spec.memory_clock_mhz), "MHz"),
-        ("clocks.applications.graphics", str(spec.clock_mhz), "MHz"),
-        ("clocks.max.graphics", str(spec.clock_mhz), "MHz"), ("clocks.max.sm", str(spec.clock_mhz), "MHz"),
-        ("clocks.max.memory", str(spec.memory_clock_mhz), "MHz"), ("mig.mode.current", "Disabled", ""),
-        ("mig.mode.pending", "Disabled", ""), ("ecc.mode.current", "Enabled", ""), ("ecc.mode.pending", "Enabled", ""),
-        ("gsp.mode.current", "Enabled", ""), ("retired_pages.pending", "[N/A]", ""),
-        ("retired_pages.single_bit_ecc.count", "[N/A]", ""), ("retired_pages.double_bit.count", "[N/A]", ""),
-        ("fabric.state", "Completed" if spec.fabric else "[N/A]", ""),
-        ("fabric.status", "Success" if spec.fabric else "[N/A]", ""),
-        ("remapped_rows.correctable", "0", ""), ("remapped_rows.uncorrectable", "0", ""),
-        ("remapped_rows.pending", "No", ""), ("remapped_rows.failure", "No", ""),
-        ("reset_status.reset_required", "No", ""), ("reset_status.drain_and_reset_recommended", "No", ""),
-    ]
-    for kind in ("corrected", "uncorrected"):
-        for when in ("volatile", "aggregate"):
-            for place in ("device_memory", "l2_cache", "sram", "dram", "total"):
-                fields.append((f"ecc.errors.{kind}.{when}.{place}", "0", ""))
-    for prefix in ("clocks_event_reasons", "clocks_throttle_reasons"):
-        fields += [(f"{prefix}.{name}", active if name in ("hw_slowdown", "hw_thermal_slowdown") else "Not Active", "")
-                   for name in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_power_cap",
-                                "sw_thermal_slowdown", "sync_boost", "applications_clocks_setting")]
-        fields.append((f"{prefix}.gpu_idle", "Not Active" if slow else "Active", ""))
-        fields.append((f"{prefix}.active", "0x0000000000000048" if slow else "0x0000000000000001", ""))
-    return fields
-
-
 def table_row(profile: Profile, gpu: GpuPlace, slow: bool) -> str:
     """The three lines of one GPU in the table of plain nvidia-smi."""
     spec = profile.gpu
@@ -347,46 +277,6 @@ def table_row(profile: Profile, gpu: GpuPlace, slow: bool) -> str:
             f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+\n")
 
 
-def nvlink_status(profile: Profile, gpu: GpuPlace) -> str:
-    """The lines of one GPU in `nvidia-smi nvlink -s`."""
-    total = max((profile.nvlink(gpu.index, other.index) for other in profile.gpus), default=0)
-    return "".join(f"\t Link {i}: {profile.gpu.nvlink_gbs} GB/s\n" for i in range(total))
-
-
-def topo_matrix(profile: Profile) -> str:
-    """The matrix of `nvidia-smi topo -m`, tab separated with the tool's own quirks (one more tab before the last)."""
-    nodes = {node.address: node for node in pci_nodes(profile)}
-    names = [f"GPU{gpu.index}" for gpu in profile.gpus] + [f"NIC{i}" for i, _ in enumerate(profile.nics)]
-    places = [gpu.pci for gpu in profile.gpus] + [nic.pci for nic in profile.nics]
-    lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
-    gpus = len(profile.gpus)
-    for row, name in enumerate(names):
-        cells = []
-        for column, place in enumerate(places):
-            links = profile.nvlink(row, column) if row < gpus and column < gpus else 0
-            cells.append(" X " if row == column else f"NV{links}" if links else
-                         relation(nodes[places[row]], nodes[place]))
-        tail = ["", "", "", ""]
-        if row < gpus:
-            numa = profile.gpus[row].numa
-            tail = [id_list(profile.cpu.socket_cpus(numa)), str(numa), "", NA]
-        lines.append("\t".join([name, *cells, *tail]))
-    return "\n".join(lines) + "\n"
-
-
-def topo_legend(profile: Profile) -> str:
-    text = """
-Legend:
-
-  X    = Self
-  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
-  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
-  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
-  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
-  PIX  = Connection traversing at most a single PCIe bridge
-  NV#  = Connection traversing a bonded set of # NVLinks
-
-"""
-    if profile.nics:
-        text += "NIC Legend:\n\n" + "".join(f"  NIC{i}: {nic.name}\n" for i, nic in enumerate(profile.nics)) + "\n"
-    return text
+def versions() -> str:
+    return (f"NVIDIA-SMI version  : {DRIVER}\nNVML version        : {DRIVER.rpartition('.')[0]}\n"
+            f"DRIVER version      : {DRIVER}\nCUDA Version        : {CUDA}\n")

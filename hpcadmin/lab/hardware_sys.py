@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpcadmin.lab.hardware_pci import PciNode
 from hpcadmin.lab.hardware_profile import (
-    CUDA,
     DRIVER,
     CpuSpec,
     NicPlace,
@@ -204,8 +203,3 @@ def device_list(profile: Profile, pci: list[PciNode]) -> str:
     for i, _ in enumerate(profile.nics):
         rows += [(231, i, "0600", f"/dev/infiniband/umad{i}"), (231, 192 + i, "0666", f"/dev/infiniband/uverbs{i}")]
     return "".join(f"c {major} {minor} {mode} {path}\n" for major, minor, mode, path in rows)
-
-
-def smi_versions() -> str:
-    return (f"NVIDIA-SMI version  : {DRIVER}\nNVML version        : {'.'.join(DRIVER.split('.')[:2])}\n"
-            f"DRIVER version      : {DRIVER}\nCUDA Version        : {CUDA}\n")

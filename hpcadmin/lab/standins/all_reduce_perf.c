@@ -198,7 +198,7 @@ static void find_visible(void)
         if (device_error(&all_gpus[i]) != EPERM)
             there[count++] = &all_gpus[i];
     if (!list) {
-        memcpy(visible, there, sizeof visible);
+        memcpy(visible, there, (size_t)count * sizeof *there);
         visible_count = count;
         return;
     }
