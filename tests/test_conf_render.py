@@ -100,8 +100,8 @@ def test_every_unknown_is_listed_at_once() -> None:
     inventory = replace(inventory, failed=(Failed("node05", "no route to host"),))
     text = told(go(inventory, replace(m.SITE, cluster=replace(m.SITE.cluster, name="", controllers=()))))
     for piece in ["node01: memory: not known", "node02: GPUs: no source tells", "node03: CPUs: sockets",
-                  "node04: GPU 0: its device minor is not known", "node05: could not be discovered: no route to host", "no cluster name",
-                  "no controller"]:
+                  "node04: GPU 0: its device minor is not known", "node05: could not be discovered: no route to host",
+                  "no cluster name", "no controller"]:
         assert piece in text, text
 
 

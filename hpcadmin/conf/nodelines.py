@@ -169,6 +169,8 @@ def _left_out(device: Device) -> str:
 def partitions(site: Site, names: Iterable[str]) -> tuple[list[Line], list[Problem]]:
     """The site's partitions, or one with all nodes."""
     everything = slurm_list(names)
+    if not everything:
+        return [], []                # that no node can be written has been said
     if not site.partitions:
         name = site.slurm.partition or "main"
         why = "site.toml has no [partitions.NAME]: one partition with all nodes"

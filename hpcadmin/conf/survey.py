@@ -32,7 +32,7 @@ def survey(inventory: Inventory, site: Site, *, slurm_version: str = "", as_is: 
     version, note, problems = find_version(inventory, site, slurm_version)
     machines, found, notes = _machines(inventory, site, as_is=as_is)
     problems += found
-    if not inventory.nodes:
+    if not inventory.nodes and not inventory.failed:
         problems.append(Problem(Kind.UNKNOWN, "the inventory has no node", hint="run hpcadmin discover"))
     written, parameters, found = _place(machines, site, version)
     problems += found
@@ -53,6 +53,8 @@ def find_version(inventory: Inventory, site: Site, named: str) -> tuple[Version 
     for node in inventory.nodes:
         if node.slurm_version:
             on_nodes.setdefault(".".join(node.slurm_version.split(".")[:2]), []).append(node.name)
+    if not inventory.nodes:
+        return None, "", []
     if not on_nodes:
         return None, (f"no node told its Slurm version and none was named (--slurm-version): only what every version "
                       f"from {show(VERSIONS[0])} to {show(VERSIONS[-1])} has is written"), []
