@@ -111,9 +111,9 @@ def test_machine_conf_names_address_and_socket() -> None:
     assert conftext.machine_conf(given, "10.200.0.1", "/run/s").startswith(given)
 
 
-@pytest.mark.parametrize(("version", "unified", "text"), [
-    ((22, 5), False, "CgroupPlugin=cgroup/v1\n"), ((22, 5), True, "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"),
-    ((24, 11), False, "CgroupPlugin=disabled\n"), ((26, 5), True, "CgroupPlugin=disabled\n"),
+@pytest.mark.parametrize(("version", "text"), [
+    ((22, 5), "CgroupPlugin=cgroup/v1\n"), ((23, 2), "CgroupPlugin=cgroup/v1\n"),
+    ((24, 11), "CgroupPlugin=disabled\n"), ((26, 5), "CgroupPlugin=disabled\n"),
 ])
-def test_cgroup_conf(version: tuple[int, int], unified: bool, text: str) -> None:
-    assert conftext.cgroup_conf(version, unified=unified) == text
+def test_cgroup_conf(version: tuple[int, int], text: str) -> None:
+    assert conftext.cgroup_conf(version) == text

@@ -78,12 +78,12 @@ def _make_keys(folder: Path, names: list[str]) -> None:
 
 
 def read_conf(folder: Path) -> dict[str, str]:
-    """The files of --conf: regular files, text, not the key of munge."""
+    """The files of --conf. Not slurmdbd.conf: the lab's database has its own, with a password made for it."""
     if not (folder / "slurm.conf").is_file():
         raise UsageError(f"--conf {folder} has no slurm.conf", hint="hpcadmin conf render -o DIR makes one")
     texts = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith("."):
+        if path.is_file() and not path.name.startswith(".") and path.name != "slurmdbd.conf":
             if path.stat().st_size > MAX_CONF_BYTES:
                 raise UsageError(f"is larger than {MAX_CONF_BYTES} bytes", where=str(path))
             texts[path.name] = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -104,7 +104,7 @@ def own_conf(lab: Lab, accounts: str) -> dict[str, str]:
     texts = {
         "slurm.conf": conftext.slurm_conf(lab.name, lab.head.address, slurm_user, lines,
                                           accounting=lab.accounting, gres=gres_types),
-        "cgroup.conf": conftext.cgroup_conf(machine.slurm_version(lab.base), unified=machine.cgroup_unified()),
+        "cgroup.conf": conftext.cgroup_conf(machine.slurm_version(lab.base)),
     }
     if gres_lines:
         texts["gres.conf"] = "\n".join(gres_lines) + "\n"
@@ -215,7 +215,7 @@ def _files(lab: Lab, host: Host, prepared: Prepared, munge_id: tuple[int, int]) 
         File("/etc/hpcadmin/site.toml", conftext.site_toml(lab.name, lab.user, lab.net)),
         File("/etc/hpcadmin/lab/boot.sh", (_HERE / "boot.sh").read_text(), 0o755),
         File("/etc/hpcadmin/lab/boot.conf", _boot_conf(lab, host, munge_id, prepared)),
-        *(File(f"/etc/slurm/{name}", text) for name, text in prepared.slurm.items() if name != "slurmdbd.conf"),
+        *(File(f"/etc/slurm/{name}", text) for name, text in prepared.slurm.items()),
     ]
     if prepared.visible:
         files += _launcher()

@@ -148,10 +148,6 @@ def slurm_version(base: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def cgroup_unified() -> bool:
-    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
-
-
 def package_parent() -> Path:
     return Path(__file__).resolve().parent.parent.parent
 

@@ -21,7 +21,8 @@ from hpcadmin.lab import syscalls as sc
 # own services.
 HIDDEN = (
     "root", "home", "srv", "mnt", "media", "var/tmp", "var/log", "etc/munge", "etc/ssh", "etc/slurm", "etc/slurm-llnl",
-    "etc/sudoers.d", "etc/ssl/private", "var/lib/munge", "var/lib/slurm", "var/lib/mysql", "var/lib/docker",
+    "etc/sudoers.d", "etc/ssl/private", "etc/wireguard", "etc/NetworkManager/system-connections", "var/lib/munge",
+    "var/lib/slurm", "var/lib/mysql", "var/lib/postgresql", "var/lib/docker", "var/lib/sss", "var/lib/NetworkManager",
     "var/spool/slurmctld", "var/spool/slurmd", "var/spool/slurm", "var/spool/cron", "var/backups",
 )
 _DEVICES = (("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0))
@@ -105,11 +106,14 @@ def build_root(spec: HostSpec) -> None:
 
 def _fill_upper(spec: HostSpec, upper: Path) -> None:
     for name in HIDDEN:
+        if not (Path(spec.base) / name).is_dir():
+            continue
         folder = upper / name
         folder.mkdir(parents=True, exist_ok=True)
         os.setxattr(folder, "trusted.overlay.opaque", b"y")
-    (upper / "root").chmod(0o700)
-    (upper / "var/tmp").chmod(0o1777)
+    for name, mode in (("root", 0o700), ("var/tmp", 0o1777)):
+        (upper / name).mkdir(parents=True, exist_ok=True)
+        (upper / name).chmod(mode)
     for item in spec.files:
         path = upper / item.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

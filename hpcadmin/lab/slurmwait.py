@@ -56,6 +56,7 @@ def _raise_ended(lab: Lab, hosts: list[Host]) -> None:
     for host in hosts:
         daemon = DAEMONS[host.role][0]
         if daemon not in [program(pid) for pid in processes(host)]:
+            _raise_fatal(lab, [host])      # it may have said so since we looked
             said = last_errors(lab, host, daemon) or "it says nothing"
             raise LabError(f"{daemon} has ended: {said}", where=host.name)
 

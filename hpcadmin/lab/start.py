@@ -64,11 +64,13 @@ def plan(options: Options) -> Lab:
     hosts = [Host("switch", journal.SWITCH), Host("head", "head", addresses.head, port=0)]
     hosts += [Host(name, "node", address, port=number, hardware=options.hardware_nodes.get(name, options.hardware))
               for number, (name, address) in enumerate(zip(names, addresses.nodes, strict=True), 1)]
-    notes = tuple(note for note in [machine.own_paths(base)[1]] if note)
+    notes = [note for note in [machine.own_paths(base)[1]] if note]
+    if options.conf and Path(options.conf, "slurmdbd.conf").exists():
+        notes.append(f"{options.conf}/slurmdbd.conf is not used: the lab's database has its own")
     return Lab(
         name=options.name, net=addresses.net, prefix=addresses.prefix, interface=network.interface_name(options.name),
         machine_address=addresses.machine, user=options.user, uid=0, hosts=tuple(hosts), base=base,
-        conf=os.path.realpath(options.conf) if options.conf else "", accounting=options.accounting, notes=notes,
+        conf=os.path.realpath(options.conf) if options.conf else "", accounting=options.accounting, notes=tuple(notes),
         cgroups=cgroups.lab_folders(options.name),
         shared=os.path.realpath(options.shared) if options.shared else str(journal.lab_dir(options.name) / "shared"),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"))

@@ -415,6 +415,17 @@ def test_ended_while_starting() -> None:
         assert (running.returncode, said) == (4, "hpcadmin: lab tlab3 was ended while it was being started\n")
 
 
+def test_ended_with_everything_broken() -> None:
+    assert lab("up", "tlab3", "--net", "10.201.18.0/24").status == 0
+    used = spaces("tlab3")
+    for node, option in (("node01", "--freeze"), ("node02", "--down"), ("node03", "--kill-slurmd")):
+        assert lab("fault", "tlab3", node, option).status == 0
+    os.kill(journal("tlab3")["hosts"][1]["process"]["pid"], signal.SIGKILL)     # the head
+    assert lab("status", "tlab3").status == 1
+    assert lab("down", "tlab3").status == 0
+    assert_gone("tlab3", used)
+
+
 def test_interrupted_while_starting() -> None:
     running = subprocess.Popen(argv("up", "tlab3", "--net", "10.201.18.0/24"), env=environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -506,6 +517,25 @@ def test_sixteen_nodes() -> None:
         done = lab("up", "tlab3", "--net", "10.201.18.0/24", "--nodes", "16")
         assert done.status == 0, done.err
         assert len(set(sh("tlab3", "srun", "-N16", "hostname").out.split())) == 16
+    finally:
+        lab("down", "tlab3")
+    assert_gone("tlab3", set())
+
+
+def test_another_root_below() -> None:
+    """HPCADMIN_LAB_BASE: a debootstrap root with slurmctld, slurmd, slurm-client, munge, openssh-server."""
+    base = os.environ.get("HPCADMIN_LAB_BASE", "")
+    if not base:
+        pytest.skip("HPCADMIN_LAB_BASE names no debootstrap root")
+    try:
+        done = lab("up", "tlab3", "--net", "10.201.18.0/24", "--nodes", "2", "--base", base)
+        assert done.status == 0, done.err
+        inside = sh("tlab3", "srun", "-N2", "slurmd", "-V").out
+        ours = subprocess.run(["chroot", base, "slurmd", "-V"], capture_output=True, text=True, check=True).stdout
+        assert inside == ours * 2
+        assert sh("tlab3", "ssh", "-o", "BatchMode=yes", "node02", "hostname").out == "node02\n"
+        lab("fault", "tlab3", "node01", "--down")
+        assert lab("fault", "tlab3", "node01", "--heal").status == 0
     finally:
         lab("down", "tlab3")
     assert_gone("tlab3", set())
