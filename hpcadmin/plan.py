@@ -51,6 +51,8 @@ def make_plan(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: Se
 def rounds(nodes: Sequence[T]) -> list[list[tuple[T, T]]]:
     """Every pair exactly once, in rounds in which nobody is in two pairs (circle method). With an odd number each
     sits out one round. The earlier of the two comes first in its pair."""
+    if len(nodes) < 2:
+        return []
     place = {node: i for i, node in enumerate(nodes)}
     ring: list[T | None] = [*nodes]
     if len(ring) % 2:

@@ -209,6 +209,8 @@ class _Run:
     def _options(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> JobOptions:
         request, slurm = self.s.request, self.s.site.slurm
         gpus = max((s.gpus_per_task * s.tasks_per_node for t in tests.values() for s in t.steps), default=0)
+        if gpus > min((n.gpus for n in self.s.selection.nodes if n.name in job.nodes), default=0):
+            gpus = 0    # not every node has them: --exclusive gives what each has, without asking for more
         return JobOptions(
             comment=f"hpcadmin:{self.folder.run_id}:{job.number}", name=f"hpcadmin-{self.s.suite.name}",
             partition=self.s.selection.partition.name, account=request.account or slurm.account,

@@ -179,8 +179,9 @@ def key_values(line: str) -> dict[str, str]:
     counts: what users may write (Reason, Comment, Extra) comes after what Slurm writes."""
     found: dict[str, str] = {}
     places = list(_KEY.finditer(line))
-    for here, following in zip(places, [*places[1:], None], strict=True):
-        found.setdefault(here[1], line[here.end():following.start() if following else len(line)].strip())
+    ends = [place.start() for place in places[1:]] + [len(line)]
+    for place, end in zip(places, ends, strict=bool(places)):
+        found.setdefault(place[1], line[place.end():end].strip())
     return found
 
 

@@ -2,7 +2,7 @@
 LC_ALL=C
 export LC_ALL
 umask 077
-MAX=16777216                    # bytes of one output that are kept
+MAX=32768                       # blocks of 512 bytes of one output that are kept (16 MiB)
 GRACE=2                         # seconds a server gets to end by itself after its client
 
 now() {
@@ -21,9 +21,11 @@ scratch() {
 }
 
 # The command is run in a shell of its own inside `timeout`, with all that it starts: nothing that keeps the pipe open
-# can hold us. Its exit status goes to a file, so that a time-out is told from a command that returned 124.
+# can hold us. Its exit status goes to a file, so that a time-out is told from a command that returned 124. cat, bounded by
+# ulimit, because head keeps what it has read in a buffer that is lost when it is killed; a full disk ends it as well.
 CAPTURE='o=$1 s=$2 m=$3; shift 3
-{ "$@"; echo $? >"$s"; } 2>&1 </dev/null | { head -c "$m" >"$o"; if read -r x || [ -n "$x" ]; then : >"$o.more"; cat >/dev/null; fi; }'
+{ "$@"; echo $? >"$s"; } 2>&1 </dev/null |
+{ (ulimit -c 0; ulimit -f "$m"; exec cat >"$o") || { : >"$o.more"; cat >/dev/null; }; } 2>/dev/null'
 
 # capture FILE SECONDS CMD...: output in FILE; sets status ("-": it did not end by itself), flags, start, end.
 capture() {

@@ -11,12 +11,13 @@ _SUFFIXES = {
     "*": "NOT_RESPONDING", "-": "PLANNED", "~": "POWERED_DOWN", "#": "POWERING_UP", "$": "MAINTENANCE",
     "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "!": "POWER_DOWN", "%": "POWERING_DOWN",
 }
-# Words of sinfo and scontrol that are flags on a base state, or both at once.
+# Words that are flags, with the base state that they imply where no base state is told beside them.
 _SHORT = {
     "ALLOC": ("ALLOCATED",), "MIX": ("MIXED",), "UNK": ("UNKNOWN",), "FUTR": ("FUTURE",), "BOOT": ("", "POWERING_UP"),
     "DRAINED": ("IDLE", "DRAIN"), "DRNG": ("ALLOCATED", "DRAIN"), "DRAINING": ("ALLOCATED", "DRAIN"),
-    "COMP": ("", "COMPLETING"), "COMPLETING": ("", "COMPLETING"), "MAINT": ("", "MAINTENANCE"),
-    "RESV": ("", "RESERVED"), "RESERVED": ("", "RESERVED"), "PLND": ("IDLE", "PLANNED"), "FAILG": ("", "FAIL"),
+    "COMP": ("ALLOCATED", "COMPLETING"), "COMPLETING": ("ALLOCATED", "COMPLETING"), "MAINT": ("", "MAINTENANCE"),
+    "RESV": ("IDLE", "RESERVED"), "RESERVED": ("IDLE", "RESERVED"), "FAILG": ("", "FAIL"),
+    "PLND": ("IDLE", "PLANNED"), "PLANNED": ("IDLE", "PLANNED"),
     "FAILING": ("", "FAIL"), "FAIL": ("", "FAIL"), "NPC": ("", "PERFCTRS"), "NO_RESPOND": ("", "NOT_RESPONDING"),
     "REBOOT": ("", "REBOOT_REQUESTED"), "REBOOT^": ("", "REBOOT_ISSUED"), "INVAL": ("", "INVALID"),
     "INVALID": ("", "INVALID"), "INVALID_REG": ("", "INVALID"), "POW_DN": ("", "POWERING_DOWN"),
@@ -60,17 +61,20 @@ def node_state(value: str | Iterable[str], flags: Iterable[str] = ()) -> NodeSta
     """From scontrol's IDLE+DRAIN, sinfo's idle* or drained, or the lists and separate flags of --json."""
     words = value.split("+") if isinstance(value, str) else list(value)
     text = "+".join([*words, *flags])
-    base, found = "", set()
+    base, implied, found = "", "", set()
     for word in [*words, *flags]:
         name = word.strip().upper()
         if name not in _SHORT:
             while name and name[-1] in _SUFFIXES:
                 found.add(_SUFFIXES[name[-1]])
                 name = name[:-1]
-        own_base, *own_flags = _SHORT.get(name, (name,) if name in _BASES else ("", name))
-        base = base or own_base
-        found.update(flag for flag in own_flags if flag)
-    return NodeState(base, frozenset(found), text)
+        if name in _BASES:
+            base = base or name
+        else:
+            means, *own_flags = _SHORT.get(name, ("", name))
+            implied = implied or means
+            found.update(flag for flag in own_flags if flag)
+    return NodeState(base or implied, frozenset(found), text)
 
 
 # squeue(1) and sacct(1), JOB STATE CODES.

@@ -1,0 +1,263 @@
+"""The job script run for real, with a stand-in for srun that starts each task here under the node's name."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcadmin.check import Check, Context, NodeView, Ready, Role, Scope, Step
+from hpcadmin.errors import UsageError
+from hpcadmin.frames import Frame, encode, scan
+from hpcadmin.plan import make_plan
+from hpcadmin.plan_facts import Facts
+from hpcadmin.registry import Suite, SuiteEntry
+from hpcadmin.rundata import Plan
+from hpcadmin.slurm.script import JobOptions, expected_frames, render
+
+SRUN = r"""#!PYTHON
+import os, subprocess, sys
+from ClusterShell.NodeSet import NodeSet
+args, nodes, tasks = sys.argv[1:], [], 1
+while args and args[0].startswith("-"):
+    word = args.pop(0)
+    if word == "-w":
+        nodes = list(NodeSet(args.pop(0)))
+    elif word in ("-N", "-n", "-J"):
+        args.pop(0)
+    elif word.startswith("--ntasks-per-node="):
+        tasks = int(word.partition("=")[2])
+rank, running = 0, []
+for node in nodes:
+    for _ in range(tasks):
+        env = {**os.environ, "SLURMD_NODENAME": node, "SLURM_PROCID": str(rank)}
+        running.append(subprocess.Popen(args, env=env))
+        rank += 1
+sys.exit(max(p.wait() for p in running))
+"""
+Steps = Callable[[Context], tuple[Step, ...]]
+
+
+def sh(text: str, *words: str, **more: object) -> Step:
+    return Step(("sh", "-c", text, "sh", *words), **more)  # type: ignore[arg-type]
+
+
+def made(scope: Scope, steps: Steps, nodes: tuple[str, ...]) -> Plan:
+    check = Check("c", "c", scope, steps, lambda o, c: [])
+    suite = Suite("s", "s", (SuiteEntry(("c",)),))
+    return make_plan(suite, {"c": check}, Facts({n: NodeView(n) for n in nodes}), nodes)
+
+
+def run(plan: Plan, folder: Path, tmp_path: Path, shell: str = "sh") -> dict[str, list[Frame]]:
+    """Render, run, and read all frames, by test."""
+    folder.mkdir(exist_ok=True)
+    tools = tmp_path / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "srun").write_text(SRUN.replace("PYTHON", sys.executable))
+    (tools / "srun").chmod(0o755)
+    for name in ("squeue", "scancel"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    if shell != "sh":
+        (tools / "sh").symlink_to(shutil.which(shell) or shell)
+    job = plan.jobs[0]
+    (folder / "script").write_text(render(job, {t.id: t for t in plan.tests}, JobOptions("c"), folder))
+    done = subprocess.run([shell, str(folder / "script")], env={
+        **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}, capture_output=True, timeout=60,
+        check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (folder / "done").read_text().endswith(" 7\n")
+    found: dict[str, list[Frame]] = {}
+    keys = []
+    for log in sorted(folder.glob("*.log")):
+        result = scan(log.read_bytes(), log.name)
+        assert (result.problem, result.pending) == ("", "")
+        for frame in result.frames:
+            found.setdefault(frame.id, []).append(frame)
+            keys.append(frame.key)
+            assert log.name in ("driver.log", f"{frame.node}.log")
+    expected = expected_frames(plan.tests)
+    assert sorted(keys) == sorted((i, *key) for i, all_keys in expected.items() for key in all_keys)
+    assert not list(folder.glob(".tmp*"))
+    return found
+
+
+def one(plan: Plan, tmp_path: Path) -> Frame:
+    return run(plan, tmp_path / "job", tmp_path)["t0001"][0]
+
+
+@pytest.mark.parametrize("shell", [s for s in ("dash", "bash") if shutil.which(s)])
+def test_nodes_run_their_own_lists(tmp_path: Path, shell: str) -> None:
+    plan = made(Scope.NODE, lambda c: (sh('echo "$SLURMD_NODENAME $0 $1"; echo err >&2', "a b'$(x)\n"),
+                                       sh("exit 3")), ("n1", "n2"))
+    frames = run(plan, tmp_path / "job with blank", tmp_path, shell)
+    assert [f.body for f in frames["t0002"]] == [b"n2 sh a b'$(x)\n\nerr\n", b""]
+    assert [(f.status, f.node, f.flags) for f in frames["t0002"]] == [(0, "n2", frozenset()), (3, "n2", frozenset())]
+    first = frames["t0001"][0]
+    assert first.start and first.end and 0 <= first.end - first.start < 30
+
+
+def test_a_hanging_command_is_killed_and_its_words_are_kept(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh("echo begun; exec sleep 60", timeout_s=0.5),), ("n1",)), tmp_path)
+    assert (frame.status, frame.flags, frame.body) == (None, {"timeout"}, b"begun\n")
+
+
+def test_a_command_that_returns_124_has_not_timed_out(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh("exit 124"),), ("n1",)), tmp_path)
+    assert (frame.status, frame.flags) == (124, frozenset())
+
+
+def test_a_killed_command_has_the_shells_status(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh("kill -9 $$"),), ("n1",)), tmp_path)
+    assert frame.status == 137
+
+
+def test_a_child_that_stays_behind_does_not_hold_the_job(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh("setsid sleep 5 & echo done", timeout_s=1.0),), ("n1",)), tmp_path)
+    assert (frame.status, frame.body) == (0, b"done\n")
+
+
+def test_a_flood_is_cut_and_said_to_be(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh("head -c 20000000 /dev/zero; echo end"),), ("n1",)), tmp_path)
+    assert (frame.status, len(frame.body), frame.flags) == (0, 16 * 1024 * 1024, {"truncated"})
+
+
+def test_outputs_may_hold_frames_and_anything(tmp_path: Path) -> None:
+    forged = encode(Frame("t0002", 0, "each", "n2", "n2", 0, 1.0, 2.0, frozenset(), b"forged"))
+    (tmp_path / "forged").write_bytes(forged + b"\0\xff\r\n" + forged[:-5])
+    plan = made(Scope.NODE, lambda c: (Step(("cat", str(tmp_path / "forged"))),), ("n1", "n2"))
+    frames = run(plan, tmp_path / "job", tmp_path)
+    assert {f.body for fs in frames.values() for f in fs} == {(tmp_path / "forged").read_bytes()}
+
+
+def test_a_missing_command_is_127(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (Step(("/no/such/tool",)),), ("n1",)), tmp_path)
+    assert frame.status == 127
+    assert b"not found" in frame.body
+
+
+def test_the_environment_of_a_step(tmp_path: Path) -> None:
+    frame = one(made(Scope.NODE, lambda c: (sh('echo "$A"', env={"A": "x y;'\"z"}),), ("n1",)), tmp_path)
+    assert frame.body == b"x y;'\"z\n"
+
+
+def test_pairs_in_rounds_with_all_their_steps(tmp_path: Path) -> None:
+    plan = made(Scope.PAIR, lambda c: (sh('echo "$SLURM_PROCID $SLURMD_NODENAME"', role=Role.RANKS),
+                                       sh("echo $SLURMD_NODENAME")), ("n1", "n2", "n3"))
+    frames = run(plan, tmp_path / "job", tmp_path)
+    assert set(frames) == {"t0001", "t0002", "t0003"}
+    for test in plan.tests:
+        a, b = test.subject.nodes
+        ranks = next(f for f in frames[test.id] if f.role == "ranks")
+        assert sorted(ranks.body.splitlines()) == [f"0 {a}".encode(), f"1 {b}".encode()]
+        assert {f.body for f in frames[test.id] if f.role == "each"} == {f"{a}\n".encode(), f"{b}\n".encode()}
+
+
+def test_a_step_that_hangs_is_killed_and_the_round_goes_on(tmp_path: Path) -> None:
+    plan = made(Scope.PAIR, lambda c: (sh("echo begun; [ $SLURMD_NODENAME != n1 ] || exec sleep 90", role=Role.RANKS,
+                                          timeout_s=0.2),), ("n1", "n2", "n3", "n4"))
+    slow = replace(plan, jobs=(replace(plan.jobs[0], stages=plan.jobs[0].stages[:1]),),
+                   tests=tuple(t for t in plan.tests if t.id in plan.jobs[0].stages[0].tests))
+    frames = run(slow, tmp_path / "job", tmp_path)
+    by_nodes = {t.subject.nodes: frames[t.id][0] for t in slow.tests}
+    assert by_nodes["n1", "n4"].flags == {"timeout"}
+    assert by_nodes["n2", "n3"].status == 0
+
+
+SERVER = """\
+import os, socket, sys, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+time.sleep(0.3)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen()
+print("listening", flush=True)
+c, _ = s.accept()
+print(c.recv(99).decode())
+"""
+CLIENT = """\
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(b"hello")
+print("sent")
+"""
+
+
+def python(code: str, port: int, role: Role, **more: object) -> Step:
+    return Step((sys.executable, "-c", code, str(port)), role, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", ["port", "text"])
+def test_the_client_starts_when_the_server_is_ready(tmp_path: Path, by: str) -> None:
+    def steps(c: Context) -> tuple[Step, ...]:
+        ready = Ready(port=c.port_base) if by == "port" else Ready(text="listening")
+        return (python(SERVER, c.port_base, Role.SERVER, ready=ready), python(CLIENT, c.port_base, Role.CLIENT))
+    frames = run(made(Scope.PAIR, steps, ("n1", "n2")), tmp_path / "job", tmp_path)["t0001"]
+    assert [(f.role, f.node, f.status, f.body, f.flags) for f in sorted(frames, key=lambda f: f.step)] == [
+        ("server", "n1", 0, b"listening\nhello\n", frozenset()), ("client", "n2", 0, b"sent\n", frozenset())]
+
+
+def server_frames(tmp_path: Path, server: Step) -> tuple[Frame, Frame]:
+    steps = (server, sh("echo client", role=Role.CLIENT))
+    frames = run(made(Scope.PAIR, lambda c: steps, ("n1", "n2")), tmp_path / "job", tmp_path)["t0001"]
+    first, second = sorted(frames, key=lambda f: f.step)
+    return first, second
+
+
+def test_a_server_that_never_gets_ready(tmp_path: Path) -> None:
+    server, client = server_frames(tmp_path, sh("echo hm; exec sleep 60", role=Role.SERVER,
+                                                ready=Ready(port=18499, timeout_s=1)))
+    assert ("notready" in server.flags, server.body, server.status) == (True, b"hm\n", None)
+    assert (client.flags, client.status) == ({"nostart"}, None)
+
+
+def test_a_server_that_dies_at_once(tmp_path: Path) -> None:
+    server, client = server_frames(tmp_path, sh("echo no device >&2; exit 4", role=Role.SERVER,
+                                                ready=Ready(text="ready", timeout_s=20)))
+    assert (server.flags, server.status, server.body) == ({"ended"}, 4, b"no device\n")
+    assert client.flags == {"nostart"}
+
+
+def test_a_server_that_never_ends_is_stopped_after_its_client(tmp_path: Path) -> None:
+    server, client = server_frames(tmp_path, sh("echo up; exec sleep 60", role=Role.SERVER, ready=Ready(text="up")))
+    assert (client.status, client.body) == (0, b"client\n")
+    assert (server.flags, server.status, server.body) == ({"stopped"}, None, b"up\n")
+
+
+def test_a_port_that_somebody_else_uses(tmp_path: Path) -> None:
+    import socket
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        server, client = server_frames(tmp_path, sh("exit 0", role=Role.SERVER,
+                                                    ready=Ready(port=other.getsockname()[1])))
+    assert server.flags == {"portbusy"}
+    assert client.flags == {"nostart"}
+
+
+def test_a_script_started_again_by_hand_leaves_the_run_alone(tmp_path: Path) -> None:
+    plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1",))
+    run(plan, tmp_path / "job", tmp_path)
+    before = (tmp_path / "job" / "n1.log").read_bytes()
+    subprocess.run(["sh", str(tmp_path / "job" / "script")], check=True, timeout=30, env={
+        **os.environ, "PATH": f"{tmp_path / 'tools'}:{os.environ['PATH']}", "SLURM_JOB_ID": "8"})
+    assert (tmp_path / "job" / "n1.log").read_bytes() == before
+    assert (tmp_path / "job" / "by-hand-8" / "n1.log").exists()
+
+
+def test_the_head_of_the_script(tmp_path: Path) -> None:
+    plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1", "n2", "n3"))
+    options = JobOptions("hpcadmin:R:1", partition="val", gpus_per_node=4, qos="high")
+    head = render(plan.jobs[0], {t.id: t for t in plan.tests}, options, tmp_path / "a b%").split("SELF=")[0]
+    for line in ("--nodelist=n[1-3]", "--nodes=3", "--exclusive", "--no-requeue", "--comment=hpcadmin:R:1",
+                 "--partition=val", "--gres=gpu:4", "--qos=high", "--mem=0"):
+        assert f"#SBATCH {line}\n" in head
+    assert f'#SBATCH --output="{tmp_path}/a b%%/slurm.out"\n' in head
+    assert "account" not in head
+    for bad in ("a\nb", 'a"b', "a\\"):
+        with pytest.raises(UsageError):
+            render(plan.jobs[0], {t.id: t for t in plan.tests}, replace(options, account=bad), tmp_path)
