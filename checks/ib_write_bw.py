@@ -27,6 +27,8 @@ from hpcadmin.check import (
 )
 from hpcadmin.checklib import perftest
 
+SIMULATED_SECONDS = 1
+
 
 def _device(context: Context, place: int) -> str:
     asked = context.param_str("device", "")
@@ -34,13 +36,19 @@ def _device(context: Context, place: int) -> str:
     return asked or (known[0] if known else "")
 
 
+def _gid(context: Context, place: int) -> str:
+    """GID index of the server (0) or the client (1): "3" is for both, "1,2" one each."""
+    given = [word.strip() for word in context.param_str("gid_index", "").split(",")]
+    return given[min(place, len(given) - 1)]
+
+
 def steps(context: Context) -> tuple[Step, ...]:
     server, client = context.nodes[:2]
-    seconds = context.param_int("seconds", 5)
+    seconds = SIMULATED_SECONDS if context.simulated else context.param_int("seconds", 5)
 
     def argv(place: int) -> tuple[str, ...]:
-        device, gid = _device(context, place), context.param_int("gid_index", -1)
-        chosen = (*(("-d", device) if device else ()), *(("-x", str(gid)) if gid >= 0 else ()))
+        device, gid = _device(context, place), _gid(context, place)
+        chosen = (*(("-d", device) if device else ()), *(("-x", gid) if gid else ()))
         return (context.tools["ib_write_bw"], *chosen, "-s", str(context.param_int("size", 65536)),
                 "-D", str(seconds), "-F", "--report_gbits", "-p", str(context.port_base))
 
@@ -61,8 +69,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         _agree(server, client, context)
     else:
         client = perftest.read(lib.require(outputs, count=1)[0].text, "RDMA_Write")
-    if len(set(client.lids)) == 1 and len(set(client.gids)) < 2:
-        raise ParseError(f"both ends are one port (LID {client.lids[0]}): a loopback proves no path")
+    if len(client.ports) < 2:
+        raise ParseError(f"both ends are one port ({', '.join(client.ports)}): a loopback proves no path")
     way = Direction.BOTH if client.both_ways else Direction.ONE_WAY
     transport = f"{'RoCE' if client.link == 'Ethernet' else client.link} {client.connection}"
     return [Measurement("bandwidth", round(client.gbps, 4), "Gb/s", client.size, way, pair, ranks=2,
@@ -80,13 +88,13 @@ def _agree(server: perftest.Side, client: perftest.Side, context: Context) -> No
         raise ParseError(f"messages of {server.size} and {client.size} bytes, {size} were asked for")
     if abs(server.gbps - client.gbps) > 0.02 * client.gbps:
         raise ParseError(f"the server says {server.gbps:g} Gb/s, the client {client.gbps:g} Gb/s")
-    if server.lids != client.lids[::-1]:
+    if (server.local, server.remote) != (client.remote, client.local):
         raise ParseError("the two sides do not name each other: they are of different runs")
 
 
 CHECK = Check(
     name="ib_write_bw", title="RDMA write bandwidth between two nodes", scope=Scope.PAIR, impact=Impact.LOAD,
     needs=("rdma", "ib_write_bw"), probe=("ib_write_bw", "--version"),
-    params={"size": 65536, "seconds": 5, "device": "", "gid_index": -1}, steps=steps, parse=parse, seconds=8.0,
+    params={"size": 65536, "seconds": 5, "device": "", "gid_index": ""}, steps=steps, parse=parse, seconds=8.0,
     doc=__doc__ or "",
 )

@@ -11,7 +11,7 @@ Measured: `ranks` per node (expected: tasks_per_node), `hostname` per node where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import median, median_low
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Role, Scope, Step, Subject
@@ -26,7 +26,7 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    output = lib.require(outputs, count=1, role=Role.RANKS)[0]
+    output = lib.require(outputs, count=1)[0]
     lines = lib.lines_of(output.text)
     lib.no_fatal_lines(lines)
     heads = lines.count(HEAD)
@@ -42,7 +42,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     everyone = Subject(tuple(n.name for n in context.nodes))
     found = [Measurement(what, answer, subject=everyone, expected="right", ranks=len(ranks))
              for what, answer in answers.items()]
-    found.append(Measurement("mpi_library", library, subject=everyone, key=False))
+    found.append(Measurement("mpi_library", lib.shown(library), subject=everyone, key=False))
     return found + _per_node(ranks, context)
 
 
@@ -87,7 +87,7 @@ def _per_node(ranks: Sequence[dict[str, str]], context: Context) -> list[Measure
     for name, here in by_node.items():
         expected = None if not context.nodes else tasks if any(n.name == name for n in context.nodes) else 0
         found.append(Measurement("ranks", len(here), subject=Subject((name,)), expected=expected, ranks=len(ranks),
-                                 nodes=len(by_node), key=expected is not None,
+                                 nodes=sum(map(bool, by_node.values())), key=expected is not None,
                                  binding="; ".join(sorted({r["cpus"] for r in here}))[:200]))
     return found + _hostnames(by_node, context) + _clocks(by_node)
 
@@ -107,7 +107,7 @@ def _clocks(by_node: dict[str, list[dict[str, str]]]) -> list[Measurement]:
               for name, here in by_node.items() if here}
     if len(clocks) < 2:
         return []
-    middle = median(clocks.values())
+    middle = median_low(clocks.values())
     return [Measurement("clock_offset", round(abs(clock - middle), 6), "s", subject=Subject((name,)))
             for name, clock in clocks.items()]
 

@@ -32,7 +32,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     changed = [line for o in outputs for line in lib.lines_of(o.text) if line.startswith(CHANGED)]
     if changed:
         return [Measurement("data", changed[0][len(CHANGED):], subject=pair, expected="intact")]
-    lines = lib.lines_of(lib.require(outputs, count=1, role=Role.RANKS)[0].text)
+    lines = lib.lines_of(lib.require(outputs, count=1)[0].text)
     lib.no_fatal_lines(lines)
     rows = _table(lines)
     hosts = [_host(lines, rank, context) for rank in (0, 1)]
@@ -98,7 +98,7 @@ def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: 
         found += [value("bandwidth", rate, "MB/s", size, key=size == key),
                   value("bandwidth_median", typical, "MB/s", size, key=False)]
     library = next((line[10:] for line in lines if line.startswith("# library ")), "")
-    return [*found, Measurement("mpi_library", library, subject=pair, key=False)]
+    return [*found, Measurement("mpi_library", lib.shown(library), subject=pair, key=False)]
 
 
 CHECK = Check(

@@ -87,10 +87,12 @@ def _told(text: str) -> dict[str, str]:
             if key in told:
                 raise ParseError(f"{key} is told twice")
             told[key] = value.strip()
-    needed = [key for key in KEYS if key != "shared_free_kib" or told.get("shared_dir") == "writable"]
-    missing = [key for key in needed if not told.get(key)]
-    if missing:
-        raise ParseError(f"{', '.join(missing)} not told")
+    if tuple(told) != KEYS:
+        missing = [key for key in KEYS if key not in told]
+        raise ParseError(f"{', '.join(missing)} not told" if missing else "not told in order: several runs mixed")
+    empty = [key for key, value in told.items() if not value]
+    if empty and (empty != ["shared_free_kib"] or told["shared_dir"] == "writable"):
+        raise ParseError(f"{', '.join(empty)} not told")
     return told
 
 

@@ -2,13 +2,15 @@
 
 Measured on each node: `gpus` (count) and `gpu_model`, expected as in the inventory; `ecc_uncorrectable` (since the
 driver was loaded, expected 0), `row_remap_pending`, `row_remap_failure`, `page_retirement_pending` (No), `hw_slowdown`,
-`hw_thermal_slowdown`, `hw_power_brake` (Not Active) and `pcie_width` (expected: the most that GPU and slot can do).
+`hw_thermal_slowdown`, `hw_power_brake` (Not Active) and `pcie_width` (expected: the most that the GPU can; where all
+GPUs of a node have fewer lanes and equally many, as some slots and virtual machines give them, that is a warning).
 What differs is told of each GPU: a missing one as `gpu` (expected: present). N/A is not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import Check, Context, Measurement, NodeView, Output, ParseError, Scope, Step, Subject
@@ -31,7 +33,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     ended = not output.timed_out and not output.truncated and output.exit_status is not None
     lost = nvidia.troubles(output.text) if ended else []
     if lost and node.gpus:
-        return [_trouble(t, node) for t in lost]
+        found = [_trouble(t, node) for t in lost]
+        return found + _rest(output.text, node, {m.subject for m in found})
     if lost:
         raise ParseError(f"nvidia-smi says: {lost[0].text}")
     answer = nvidia.read(lib.whole(output).text)
@@ -41,11 +44,26 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
              Measurement("driver", answer.driver, subject=where, key=False)]
     found += [Measurement("gpu_model", model, subject=where, expected=node.gpu_model or None, key=bool(node.gpu_model))
               for model in sorted({gpu.model for gpu in answer.gpus})]
+    return found + _changed(answer, node) + _folded(_all_facts(answer, node), where)
+
+
+def _rest(text: str, node: NodeView, named: set[Subject]) -> list[Measurement]:
+    """Beside a lost GPU: what is wrong with the others, where the tool went on to tell of them."""
+    try:
+        answer = nvidia.read(text)
+    except ParseError:
+        return []
+    found = [*_changed(answer, node), *_all_facts(answer, node)]
+    return [m for m in found if m.value != m.expected and m.subject not in named]
+
+
+def _all_facts(answer: nvidia.Answer, node: NodeView) -> list[Measurement]:
     facts = []
+    alike = len({gpu.lanes for gpu in answer.gpus}) == 1
     for place, gpu in enumerate(answer.gpus):
         index = node.gpu_uuids.index(gpu.uuid) if gpu.uuid in node.gpu_uuids else place
-        facts += list(_facts(gpu, Subject(where.nodes, f"GPU {index}")))
-    return found + _changed(answer, node) + _folded(facts, where)
+        facts += list(_facts(gpu, Subject((node.name,) if node.name else (), f"GPU {index}"), alike))
+    return facts
 
 
 def _trouble(trouble: nvidia.Trouble, node: NodeView) -> Measurement:
@@ -70,21 +88,24 @@ def _changed(answer: nvidia.Answer, node: NodeView) -> list[Measurement]:
                     for gpu in answer.gpus if gpu.uuid not in node.gpu_uuids]
 
 
-def _facts(gpu: nvidia.Gpu, subject: Subject) -> Iterator[Measurement]:
+def _facts(gpu: nvidia.Gpu, subject: Subject, alike: bool) -> Iterator[Measurement]:
     for name, expected in EXPECTED.items():
         if name in gpu.facts:
             yield Measurement(name, gpu.facts[name], subject=subject, expected=expected)
     if gpu.uncorrectable is not None:
         yield Measurement("ecc_uncorrectable", gpu.uncorrectable, subject=subject, expected=0)
-    if gpu.width is not None:
-        yield Measurement("pcie_width", gpu.width[0], subject=subject, expected=gpu.width[1])
+    if gpu.lanes is not None:
+        now, most = gpu.lanes
+        narrow = (f"{now} of {most} PCIe lanes",) if now < most and alike else ()
+        expected = now if narrow else most
+        yield Measurement("pcie_width", now, "lanes", subject=subject, expected=expected, warnings=narrow)
 
 
 def _folded(facts: Sequence[Measurement], where: Subject) -> list[Measurement]:
     """What is as it should be on all GPUs becomes one line for the node; what is not keeps its GPU."""
     bad = [m for m in facts if m.value != m.expected]
     good = {(m.name, m.expected): m for m in facts if m.name not in {b.name for b in bad}}
-    return bad + [Measurement(m.name, m.value, subject=where, expected=m.expected) for m in good.values()]
+    return bad + [replace(m, subject=where) for m in good.values()]
 
 
 CHECK = Check(

@@ -59,7 +59,7 @@ def _limit(table: Mapping[str, Any], number: int, file: str, *, from_site: bool)
     try:
         limit: Limit = from_plain(Limit, plain, where=file)
     except StoreError as exc:
-        raise wrong(exc.what) from exc
+        raise wrong(exc.what, exc.what.split(" ", 1)[0]) from exc
     problem = _problem(limit)
     if problem:
         raise wrong(problem)

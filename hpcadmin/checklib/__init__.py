@@ -28,6 +28,11 @@ _FATAL = (
     "stepd: *** step", "*** job", "killed by signal", "not enough slots", "unable to start one or more",
     "illegal instruction", "floating point exception", "your job will now abort", "your mpi job will now abort",
 )
+# Words of a line that says what went wrong.
+_TELLING = ("error", "fail", "invalid", "denied", "unable", "cannot", "can't", "couldn't", "not found", "no such",
+            "lost", "refused", "usage:")
+# slurmd says so as an error, and the step goes on all the same.
+_HARMLESS = ("couldn't chdir to",)
 
 
 def strip_terminal(text: str) -> str:
@@ -35,6 +40,11 @@ def strip_terminal(text: str) -> str:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def shown(text: str) -> str:
+    """Text of a tool as a value: one line, bounded, nothing that a terminal would obey."""
+    return printable(text, limit=200)
 
 
 def lines_of(text: str) -> list[str]:
@@ -84,12 +94,13 @@ def _status(status: int) -> str:
 
 
 def _why(text: str) -> str:
-    """The line that most likely says why, for the message."""
-    lines = [line for line in lines_of(text[-20_000:]) if line]
+    """The line that most likely says why, for the message: the program's own words before the launcher's."""
+    lines = [line for line in lines_of(text[-40_000:]) if line]
     if not lines:
         return ", and printed nothing"
-    told = next((line for line in lines if "error" in line.lower() or "fail" in line.lower()), lines[-1])
-    return f": {printable(told, limit=200)}"
+    telling = [line for line in lines if any(word in line.lower() for word in _TELLING)]
+    own = [line for line in telling if not line.startswith(("srun:", "slurmstepd", "---", ".."))]
+    return f": {printable((own or telling or lines[-1:])[0], limit=200)}"
 
 
 def fatal_lines(lines: Iterable[str], *, limit: int = 5, also: Sequence[str] = ()) -> list[str]:
@@ -98,7 +109,7 @@ def fatal_lines(lines: Iterable[str], *, limit: int = 5, also: Sequence[str] = (
     found = []
     for line in lines:
         low = line.lower()
-        if any(word in low for word in words):
+        if any(word in low for word in words) and not any(word in low for word in _HARMLESS):
             found.append(line)
             if len(found) == limit:
                 break

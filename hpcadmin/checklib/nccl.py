@@ -83,8 +83,9 @@ def read(text: str, program: str) -> Table:
     head = _header(lines)
     bounds = _one(_BOUNDS, lines, "line '# Out of bounds values'", "the run did not end")
     average = _one(_AVERAGE, lines, "line '# Avg bus bandwidth'", "the run did not end")
-    end = max(n for n, line in enumerate(lines) if _AVERAGE.match(line))
-    if "#" not in lines[end + 1:]:
+    end = next(n for n, line in enumerate(lines) if _AVERAGE.match(line))
+    last = max(n for n, line in enumerate(lines) if n == end or line.startswith("# Collective test concluded:"))
+    if "#" not in lines[end + 1:] or "#" not in lines[last + 1:]:
         raise ParseError("the output is cut off after the average")
     reduced = [m for m in map(_REDUCED.match, lines) if m]
     maximum = integer(reduced[0][1], "reduced size") if reduced else int(params[4])
@@ -180,6 +181,8 @@ def _row(words: Sequence[str], first: int, names: Sequence[str]) -> Row:
     bytes_each = TYPE_BYTES.get(words[2])
     if bytes_each is None or size != count * bytes_each:
         raise ParseError(f"{size} bytes are not {count} elements of type {printable(words[2], limit=20)!r}")
+    if "root" in names and not words[names.index("root")].removeprefix("-").isdigit():
+        raise ParseError(f"the root of the row of {size} bytes is no rank")
     modes = {}
     for mode, start in zip(("out-of-place", "in-place"), range(first, len(names), 4), strict=False):
         if names[start:start + 3] != ["time", "algbw", "busbw"] or names[start + 3] not in ("#wrong", "error"):

@@ -43,7 +43,7 @@ class Gpu:
     pci: str
     facts: dict[str, str]
     uncorrectable: int | None
-    width: tuple[str, str] | None          # PCIe width now, and at most
+    lanes: tuple[int, int] | None          # PCIe width now, and at most
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,16 @@ def _gpu(element: Element) -> Gpu:
         values = [v.strip() for v in map(element.findtext, paths) if v and v.strip()]
         if values and values[0] != "N/A":
             facts[name] = printable(values[0], limit=40)
-    widths = element.find("pci/pci_gpu_link_info/link_widths")
-    width = None if widths is None else (_text(widths, "current_link_width"), _text(widths, "max_link_width"))
+    links = "pci/pci_gpu_link_info/link_widths"
+    now, most = (_lanes(element.findtext(f"{links}/{name}")) for name in ("current_link_width", "max_link_width"))
     return Gpu(_text(element, "product_name"), _text(element, "uuid"), same_pci(element.get("id", "")), facts,
-               _uncorrectable(element), None if width is None or "N/A" in width else width)
+               _uncorrectable(element), None if now is None or most is None else (now, most))
+
+
+def _lanes(text: str | None) -> int | None:
+    """"16x" as a number; None where the tool does not know."""
+    word = (text or "").strip()
+    return None if word in ("", "N/A") else integer(word.removesuffix("x"), "PCIe width", least=1, most=32)
 
 
 def _uncorrectable(element: Element) -> int | None:

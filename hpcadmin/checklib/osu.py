@@ -50,7 +50,7 @@ def read(text: str, test: str) -> Table:
         raise ParseError(f"unknown columns {printable(column, limit=60)!r}")
     rows = tuple(_row(words, checked) for words in (line.split() for line in lines[heads[0] + 1:])
                  if words and words[0].isdigit())
-    _complete([row[0] for row in rows])
+    _complete([row[0] for row in rows], (0,) if unit == "us" and title[3] == "5" else (0, 1))
     buffers = next((m for m in map(_BUFFERS.match, lines) if m), None)
     placed = "" if buffers is None else buffers[1] if buffers[1] == buffers[2] else f"{buffers[1]} to {buffers[2]}"
     return Table(f"{title[3]}.{title[4]}", unit, rows, placed, checked, _warnings(lines, rows))
@@ -65,11 +65,12 @@ def _row(words: list[str], checked: bool) -> tuple[int, float]:
     return size, positive(words[1], f"value at {size} bytes")
 
 
-def _complete(sizes: list[int]) -> None:
-    """The programs run without options, so every size from 0 or 1 byte up to the default largest must be there."""
+def _complete(sizes: list[int], first: tuple[int, ...]) -> None:
+    """The programs run without options: every size from the first (0 bytes of old for latency) to the default largest
+    must be there."""
     if not sizes:
         raise ParseError("the table has no rows")
-    if sizes[0] > 1:
+    if sizes[0] not in first:
         raise ParseError(f"the table begins at {sizes[0]} bytes: its beginning is missing")
     if sizes[-1] != LARGEST:
         raise ParseError(f"the table ends at {sizes[-1]} bytes, not at {LARGEST}: cut off")

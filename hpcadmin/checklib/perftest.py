@@ -14,7 +14,7 @@ from hpcadmin.text import printable
 _UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * 2 ** 20 / 1e9, "MiB/sec": 8 * 2 ** 20 / 1e9}
 _COLUMN = re.compile(r"#bytes|#iterations|BW (?:peak|average)\[[^\]]{1,12}\]|MsgRate\[Mpps\]|CPU_Util\[%\]")
 _FIELD = re.compile(r"(Device|Link type|Transport type|Connection type|Number of qps|Mtu)\s{0,20}:\s{1,20}(\S{1,64})")
-_LOCAL = re.compile(r"(local|remote) address: LID (\S{1,12}) ")
+_ADDRESS = re.compile(r"(local|remote) address: LID (\S{1,12}) QPN (\S{1,12}) PSN (\S{1,12})")
 BROKEN = ("completion with error", "failed status", "couldn't connect", "unable to init", "failed to modify",
           "couldn't read", "failed to exchange", "unable to find the hca", "did not detect", "is down",
           "couldn't allocate", "failed to create", "couldn't listen", "couldn't get", "failed to register")
@@ -34,8 +34,9 @@ class Side:
     iterations: int
     gbps: float
     both_ways: bool
-    lids: tuple[str, str]      # local, remote
-    gids: tuple[str, ...]
+    local: tuple[str, ...]     # "LID QPN PSN" of each queue pair
+    remote: tuple[str, ...]
+    ports: frozenset[str]      # LIDs, or GIDs where there are any: one means that both ends are one port
 
 
 def read(text: str, title: str) -> Side:
@@ -55,16 +56,21 @@ def read(text: str, title: str) -> Side:
     if len(rows) != 1:
         raise ParseError(f"{len(rows)} rows in the table, exactly one must be")
     last = max(n for n, line in enumerate(lines) if line.split()[:1] == rows[0][:1] and line.split() == rows[0])
-    if not any(set(line) == {"-"} for line in lines[last + 1:]):
+    rules = [line for line in lines if set(line) == {"-"}]
+    if not any(line and line in rules[:1] for line in lines[last + 1:]):
         raise ParseError("the table is not closed: cut off")
     size, iterations, gbps = _row(rows[0], columns)
-    lids = {m[1]: m[2] for m in map(_LOCAL.match, lines) if m}
-    if set(lids) != {"local", "remote"}:
+    addresses = [m for m in map(_ADDRESS.match, lines) if m]
+    local, remote = ([m for m in addresses if m[1] == side] for side in ("local", "remote"))
+    qps = integer(told["Number of qps"], "number of QPs", least=1)
+    if len(local) != qps or len(remote) != qps:
         raise ParseError("the addresses of both sides are not told")
-    return Side(told["Device"], "InfiniBand" if told["Link type"] == "IB" else told["Link type"],
-                told["Connection type"], integer(told["Number of qps"], "number of QPs", least=1), told["Mtu"],
-                size, iterations, gbps, titles[0] != f"{title} BW Test", (lids["local"], lids["remote"]),
-                tuple(line.split("GID:", 1)[1].strip() for line in lines if line.startswith("GID:")))
+    gids = [line.split("GID:", 1)[1].strip() for line in lines if line.startswith("GID:")]
+    return Side(
+        device=told["Device"], link="InfiniBand" if told["Link type"] == "IB" else told["Link type"],
+        connection=told["Connection type"], qps=qps, mtu=told["Mtu"], size=size, iterations=iterations, gbps=gbps,
+        both_ways=titles[0] != f"{title} BW Test", local=tuple(f"{m[2]} {m[3]} {m[4]}" for m in local),
+        remote=tuple(f"{m[2]} {m[3]} {m[4]}" for m in remote), ports=frozenset(gids or [m[2] for m in addresses]))
 
 
 def _fields(lines: Sequence[str]) -> dict[str, str]:

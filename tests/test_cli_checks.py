@@ -1,0 +1,91 @@
+"""hpcadmin checks and hpcadmin limits on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcadmin.cli import run
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+@pytest.fixture(autouse=True)
+def no_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text("")
+    monkeypatch.setenv("HPCADMIN_SITE", str(site))
+
+
+def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["checks", "list"]) == 0
+    assert "mpi_pingpong" in capsys.readouterr().out
+    assert run(["checks", "list", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {"name", "title", "scope", "needs", "params"} <= set(records[0])
+    assert run(["checks", "show", "nccl_allreduce"]) == 0
+    assert "max_bytes" in capsys.readouterr().out
+
+
+def test_parse_a_sound_output(capsys: pytest.CaptureFixture[str]) -> None:
+    path = SAMPLES / "osu_bw" / "ok_v5.out"
+    assert run(["checks", "parse", "osu_bw", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["problems"] == []
+    assert [m["value"] for m in told["measurements"] if m["key"]] == [12075.3]
+    assert run(["checks", "parse", "osu_bw", str(path)]) == 0
+    assert "4 MiB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("check", "case", "what"), [
+    ("osu_bw", "fail_two_tables", "2 titles"),
+    ("nccl_allreduce", "wrong_values", "wrong_values is 1048580, expected 0"),
+    ("nccl_allreduce", "fail_size_missing", "13 sizes"),
+])
+def test_parse_an_unsound_output(capsys: pytest.CaptureFixture[str], check: str, case: str, what: str) -> None:
+    assert run(["checks", "parse", check, str(SAMPLES / check / f"{case}.out"), "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert what in " ".join(told["problems"])
+
+
+def test_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(SAMPLES / "osu_bw" / "ok_v5.out")
+    assert run(["checks", "judge", "osu_bw", path]) == 3
+    assert "UNJUDGED" in capsys.readouterr().out
+    assert run(["checks", "judge", "osu_bw", path, "--hardware", "100 Gb/sec (4X EDR)"]) == 0
+    assert run(["checks", "judge", "osu_bw", path, "--hardware", "200 Gb/sec (4X HDR)"]) == 1
+    capsys.readouterr()
+    assert run(["checks", "judge", "osu_bw", path, "--hardware", "200 Gb/sec (4X HDR)", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["status"] == "FAIL"
+    assert run(["checks", "judge", "osu_bw", str(SAMPLES / "osu_bw" / "fail_killed.out")]) == 3
+
+
+@pytest.mark.parametrize(("args", "status", "what"), [
+    (["checks", "show", "nothing"], 2, "unknown check 'nothing'"),
+    (["checks", "parse", "nothing", "x"], 2, "unknown check 'nothing'"),
+    (["checks", "parse", "osu_bw", "/not/there"], 2, "/not/there: cannot be read"),
+    (["limits", "show", "h100", "nothing"], 2, "unknown check 'nothing'"),
+    (["limits", "show", "abacus", "nccl_allreduce"], 2, "no limit for nccl_allreduce on 'abacus'"),
+])
+def test_mistakes(capsys: pytest.CaptureFixture[str], args: list[str], status: int, what: str) -> None:
+    assert run(args) == status
+    error = capsys.readouterr().err
+    assert what in error and error.count("\n") == 1
+
+
+def test_hostile_text_is_shown_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.out"
+    path.write_bytes(b"# OSU \x1b]0;owned\x07\xff MPI\n# OSU \x1b[2J\xe2\x80\xae\n")
+    assert run(["checks", "parse", "osu_bw", str(path)]) == 3
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\x07" not in out and "\u202e" not in out
+
+
+def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["limits", "list", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) > 20
+    assert run(["limits", "show", "h100", "nccl_allreduce"]) == 0
+    out = capsys.readouterr().out
+    assert "at least 460" in out and "azurehpc" in out

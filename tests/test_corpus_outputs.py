@@ -1,0 +1,68 @@
+"""Captured outputs of real tools: what is not sound must not be read as sound, whatever check reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcadmin.check import Check, Context, Output, ParseError
+from hpcadmin.registry import load_checks
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "outputs"
+READERS = ("nccl_allreduce", "osu_latency", "osu_bw", "ib_write_bw", "mpi_hello", "mpi_pingpong", "node_ready",
+           "nvidia_smi")
+# Sound outputs that a run of ours cannot have: other sizes, both ends on one port, another form of the tool's answer.
+NOT_OURS = ("diag/nvidia_smi_table_pkb.txt",
+            "osu/latency_pkb_v571_impi.txt", "osu/bw_pkb_v571_impi.txt", "osu/bw_rocm_dd_mi_same_numa.txt",
+            "osu/bw_rocm_dd_mi_cross_numa.txt", "perftest/write_bw_loopback_all_sizes_interleaved.log",
+            "perftest/write_bw_loopback_8M_client_then_server.log")
+
+pytestmark = pytest.mark.corpus
+if not CORPUS.is_dir():
+    pytest.skip(f"no captured outputs in {CORPUS}", allow_module_level=True)
+
+
+def answers() -> dict[str, dict]:
+    found: dict[str, dict] = {}
+    for path in sorted(CORPUS.glob("expected*.json")):
+        found.update({k: v for k, v in json.loads(path.read_text()).items() if isinstance(v, dict)})
+    return found
+
+
+ANSWERS = answers()
+FILES = sorted(str(p.relative_to(CORPUS)) for p in CORPUS.glob("*/*") if p.is_file())
+
+
+@pytest.fixture(scope="module")
+def checks() -> dict[str, Check]:
+    return load_checks()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_unsound_is_not_read_as_sound(name: str, checks: dict[str, Check]) -> None:
+    answer = ANSWERS.get(name, {})
+    text = (CORPUS / name).read_bytes().decode("utf-8", "replace")
+    for reader in READERS:
+        try:
+            found = checks[reader].parse([Output(text)], Context())
+        except ParseError:
+            continue
+        assert answer.get("check") == reader and answer.get("sound"), f"{reader} read it: {found[:3]}"
+        if answer.get("validated") is False:
+            assert all(m.warnings for m in found if m.key), "not validated, and nothing says so"
+
+
+@pytest.mark.parametrize("name", [n for n, a in ANSWERS.items() if a.get("sound") and a.get("check") in READERS])
+def test_sound_is_read(name: str, checks: dict[str, Check]) -> None:
+    answer = ANSWERS[name]
+    text = (CORPUS / name).read_bytes().decode("utf-8", "replace")
+    if name in NOT_OURS:
+        with pytest.raises(ParseError):
+            checks[answer["check"]].parse([Output(text)], Context())
+        return
+    found = checks[answer["check"]].parse([Output(text)], Context())
+    assert any(m.key for m in found)
+    if answer.get("ranks"):
+        assert {m.ranks for m in found if m.ranks} == {answer["ranks"]}

@@ -1,0 +1,191 @@
+"""Loading checks and suites: ours, a site's, and everything that may be wrong with either."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from hpcadmin.check import Context, NodeView, Role, Scope
+from hpcadmin.errors import SiteError, UsageError
+from hpcadmin.registry import load_checks, load_suite, suite_names
+from hpcadmin.site import Site, parse_site, parse_toml
+
+GOOD = """
+from hpcadmin.check import Check, Scope
+CHECK = Check(name="{name}", title="A title", scope=Scope.NODE, steps=lambda c: (), parse=lambda o, c: [],
+              params={{"count": 3, "size": 1.5, "word": ""}})
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "checks"
+    path.mkdir(mode=0o755)
+    return path
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    path.chmod(0o644)
+    return path
+
+
+def site_of(text: str, name: str = "site.toml") -> Site:
+    return parse_site(parse_toml(textwrap.dedent(text).encode(), name), name)
+
+
+def test_ours() -> None:
+    checks = load_checks()
+    assert set(checks) == {"node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong", "osu_latency", "osu_bw",
+                           "ib_write_bw", "nccl_allreduce"}
+    for check in checks.values():
+        assert check.doc and check.title and check.seconds > 0
+
+
+@pytest.mark.parametrize("simulated", ["", "8xH100"])
+def test_every_step_has_absolute_tools_and_a_time_out(simulated: str) -> None:
+    nodes = tuple(NodeView(n, address="10.0.0.1", hostname=n, gpus=8, rdma_devices=("mlx5_0",), simulated=simulated)
+                  for n in ("n1", "n2"))
+    for check in load_checks().values():
+        few = nodes[:1] if check.scope is Scope.NODE else nodes
+        tools = {t: f"/opt/{t}" for t in (*check.needs, *check.builds)}
+        steps = check.steps(Context(nodes=few, params=check.params, tools=tools, shared_dir="/shared"))
+        assert steps
+        for step in steps:
+            assert step.argv[0].startswith("/") and step.timeout_s > 0
+            assert all(isinstance(word, str) for word in step.argv)
+        assert sum(s.role is Role.SERVER for s in steps) == sum(s.role is Role.CLIENT for s in steps)
+
+
+def test_a_sites_own_check(folder: Path) -> None:
+    write(folder, "ours_too.py", GOOD.format(name="ours_too"))
+    write(folder, "_helper.py", "raise RuntimeError")
+    assert load_checks(str(folder))["ours_too"].title == "A title"
+
+
+@pytest.mark.parametrize(("text", "line", "what"), [
+    ("x = 1\ndef f(:\n", 2, "syntax error"),
+    ("x = 1\n", 1, "has no CHECK"),
+    ("\nCHECK = 3\n", 2, "CHECK is int, not Check"),
+    ("import not_there_at_all\n", 1, "ModuleNotFoundError"),
+    ("def f():\n    return 1 / 0\n\nf()\n", 2, "ZeroDivisionError"),
+    ("import sys\nsys.exit(7)\n", 2, "SystemExit"),
+    (GOOD.format(name="other"), 3, "must be in a file other.py"),
+    (GOOD.format(name="bad").replace("title=\"A title\"", "title=\"\""), 3, "lacks a title"),
+    (GOOD.format(name="bad").replace("params=", "needs=[\"gpu\"], params="), 3, "not a tuple"),
+    ("from hpcadmin.check import Check\nCHECK = Check(name='bad')\n", 2, "TypeError"),
+])
+def test_a_broken_file_is_one_line(folder: Path, text: str, line: int, what: str) -> None:
+    path = write(folder, "bad.py", text)
+    with pytest.raises(SiteError) as raised:
+        load_checks(str(folder))
+    assert str(raised.value).startswith(f"{path}:{line}: ")
+    assert what in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_name_that_is_taken(folder: Path) -> None:
+    write(folder, "mpi_hello.py", GOOD.format(name="mpi_hello"))
+    with pytest.raises(SiteError, match="already in"):
+        load_checks(str(folder))
+
+
+def test_a_folder_that_others_can_write(folder: Path) -> None:
+    write(folder, "fine.py", GOOD.format(name="fine"))
+    folder.chmod(0o777)
+    with pytest.raises(SiteError, match="can be written by others"):
+        load_checks(str(folder))
+    folder.chmod(0o755)
+    (folder / "fine.py").chmod(0o664)
+    with pytest.raises(SiteError, match="can be written by others"):
+        load_checks(str(folder))
+
+
+def test_a_folder_that_is_none(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="cannot be read"):
+        load_checks(str(tmp_path / "nothing"))
+    with pytest.raises(SiteError, match="is not a folder"):
+        load_checks(str(write(folder, "fine.py", "")))
+
+
+def test_suites() -> None:
+    assert suite_names() == ["network", "smoke"]
+    assert [e.names for e in load_suite("smoke", Site()).entries] == [("node_ready",), ("nvidia_smi",), ("mpi_hello",)]
+    network = load_suite("network", Site())
+    assert [e.names for e in network.entries] == [
+        ("node_ready",), ("mpi_hello",), ("ib_write_bw",), ("osu_latency", "mpi_pingpong"), ("osu_bw", "mpi_pingpong"),
+        ("nvidia_smi",), ("nccl_allreduce",)]
+    assert network.pairs == "all" and network.title
+
+
+@pytest.mark.parametrize("name", ["nothing", "dir/nothing", "nothing.toml"])
+def test_unknown_suite(name: str) -> None:
+    with pytest.raises(UsageError, match="known suites: network, smoke"):
+        load_suite(name, Site())
+
+
+def test_site_overrides() -> None:
+    suite = load_suite("network", site_of("""
+        [suites.network]
+        pairs = 2
+        env = { UCX_TLS = "rc" }
+        [suites.network.params.mpi_pingpong]
+        max_bytes = 4194304
+        seconds = 2
+    """))
+    assert suite.pairs == 2 and suite.env == {"UCX_TLS": "rc"}
+    check = load_checks()["mpi_pingpong"]
+    for entry in suite.entries:
+        wanted = {"max_bytes": 4194304, "seconds": 2} if check.name in entry.names else dict(check.params)
+        assert entry.params_for(check) == wanted
+
+
+@pytest.mark.parametrize(("text", "what"), [
+    ("[suites.network]\npears = 2", "suites.network.pears is not known"),
+    ("[suites.network]\npairs = 0", "pairs must be"),
+    ("[suites.network]\npairs = true", "pairs must be"),
+    ("[suites.network]\nenv = 3", "env must be a table"),
+    ("[suites.network.env]\nA = 3", "must be a string"),
+    ("[suites.network.env]\n\"A B\" = \"3\"", "not the name of an environment variable"),
+    ("[suites.network.params.nothing]\na = 1", "is no check of this suite"),
+    ("[suites.network.params.mpi_pingpong]\nmax_byte = 1", "is no parameter of mpi_pingpong; it has: max_bytes"),
+    ("[suites.network.params.mpi_pingpong]\nmax_bytes = \"1\"", "must be of type int"),
+])
+def test_site_overrides_that_are_wrong(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(f"# a site\n{text}\n")
+    with pytest.raises(SiteError) as raised:
+        load_suite("network", parse_site(parse_toml(path.read_bytes(), str(path)), str(path)))
+    assert what in str(raised.value)
+    assert str(raised.value).startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(("text", "line", "what"), [
+    ("[[entry]]\ncheck = \"mpi_hullo\"\n", 2, "unknown check 'mpi_hullo'"),
+    ("[[entry]]\none_of = [\"mpi_hello\",\n  \"osu_bv\"]\n", 3, "unknown check 'osu_bv'"),
+    ("title = 3\n", 1, "must be a string"),
+    ("title = \"t\"\n", None, "at least one"),
+    ("[[entry]]\nchek = \"a\"\n", 2, "chek is not known here"),
+    ("[[entry]]\ncheck = \"a\"\none_of = [\"b\"]\n", 1, "either check"),
+    ("[[entry]]\ncheck = [\"a\"]\n", 2, "must name checks"),
+    ("[[entry]]\ncheck = \"mpi_hello\"\n[entry.params]\nranks = 2\n", 4, "is no parameter of mpi_hello"),
+    ("[[entry]\n", 1, "not valid TOML"),
+])
+def test_broken_suite_files(tmp_path: Path, text: str, line: int | None, what: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(SiteError) as raised:
+        load_suite(str(path), Site())
+    assert what in str(raised.value)
+    assert str(raised.value).startswith(f"{path}:{line}:" if line else str(path))
+
+
+def test_a_suite_file_of_the_site(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("pairs = 1\n[[entry]]\none_of = [\"osu_bw\", \"mpi_pingpong\"]\n"
+                    "params = { mpi_pingpong = { seconds = 0.1 } }\n")
+    suite = load_suite(str(path), Site())
+    assert (suite.name, suite.pairs, suite.entries[0].params) == ("mine", 1, {"mpi_pingpong": {"seconds": 0.1}})
