@@ -97,8 +97,8 @@ def _facts(gpu: nvidia.Gpu, subject: Subject, alike: bool) -> Iterator[Measureme
     if gpu.lanes is not None:
         now, most = gpu.lanes
         narrow = (f"{now} of {most} PCIe lanes",) if now < most and alike else ()
-        expected = now if narrow else most
-        yield Measurement("pcie_width", now, "lanes", subject=subject, expected=expected, warnings=narrow)
+        right = now if narrow else most
+        yield Measurement("pcie_width", now, "lanes", subject=subject, expected=right, warnings=narrow)
 
 
 def _folded(facts: Sequence[Measurement], where: Subject) -> list[Measurement]:
