@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcadmin.catalogue import load_limits
 from hpcadmin.check import Check, Limit, Status, Subject, Verdict
-from hpcadmin.errors import EXIT_INTERRUPTED, HpcadminError, SlurmError, UsageError
+from hpcadmin.errors import EXIT_INTERRUPTED, HpcadminError, UsageError
 from hpcadmin.isolate import explain
 from hpcadmin.judge import doubtful, judge
 from hpcadmin.model import Inventory
@@ -156,8 +155,8 @@ def validate(request: Request, site: Site, client: Client, progress: Progress) -
             return run.whole()
     except KeyboardInterrupt:
         return run.interrupted()
-    except HpcadminError:
-        run.broken()
+    except HpcadminError as exc:
+        run.broken(exc)
         raise
     finally:
         progress.close()
@@ -276,13 +275,10 @@ class _Run:
     def _run_job(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> None:
         run = self._start(job, tests)
         run.on_test = lambda test: self._result(run, test)
-        try:
-            self._go(run)
-        finally:
-            if run.id is not None:
-                for test in tests:
-                    if test not in self.results:
-                        self._result(run, test)
+        self._go(run)
+        for test in tests:
+            if test not in self.results:
+                self._result(run, test)
 
     def _result(self, run: JobRun, test_id: str) -> None:
         """Read a test's outputs, and keep its measurements at once."""
@@ -319,20 +315,24 @@ class _Run:
         """Cancel what is ours; what was measured is kept and judged, the rest was not run."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)       # a second Ctrl-C must not leave a job behind
-        with contextlib.suppress(SlurmError):
+        try:
             ids = find_and_cancel(self.s.client, f"hpcadmin:{self.folder.run_id}:", self.s.job_ids)
             self.s.progress.line(f"interrupted: {plural(len(ids), 'job')} cancelled")
-        for test in self.plan.tests if self.plan else ():
-            if test.id not in self.results or (self.results[test.id].error and not self.results[test.id].outputs):
-                self.results[test.id] = TestResult(test, not_run="the run was interrupted")
+        except HpcadminError as exc:
+            self.s.progress.line(f"interrupted, and no job could be cancelled: {exc}")
+        self._not_run("the run was interrupted")
         return self._finish("interrupted", EXIT_INTERRUPTED)
 
-    def broken(self) -> None:
-        """Something of ours failed (disk full, Slurm gone): leave no job behind; the manifest says how it ended."""
+    def _not_run(self, reason: str) -> None:
+        for test in self.plan.tests if self.plan else ():
+            if test.id not in self.results:
+                self.results[test.id] = TestResult(test, not_run=reason)
+
+    def broken(self, error: HpcadminError) -> None:
+        """Slurm refused, or our disk is full: leave no job behind, and say how it ended, as far as that can be done."""
         with contextlib.suppress(HpcadminError):
             find_and_cancel(self.s.client, f"hpcadmin:{self.folder.run_id}:", self.s.job_ids)
-        error = sys.exc_info()[1]
         with contextlib.suppress(HpcadminError):
-            status = error.exit_status if isinstance(error, HpcadminError) else None
-            self.folder.update(state="failed", ended=iso_now(), exit_status=status,
-                               notes=(*self.folder.manifest.notes, f"ended early: {error}"))
+            self.folder.update(notes=(*self.folder.manifest.notes, f"ended early: {error}"))
+            self._not_run(str(error))
+            self._finish("failed", error.exit_status)

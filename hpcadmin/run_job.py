@@ -51,6 +51,7 @@ class JobRun:
         self._stage_of = {i: n for n, stage in enumerate(self.job.stages) for i in stage.tests}
         self._stage_said = -1
         self._done = 0
+        self._reason = "None"
 
     def submit(self) -> None:
         """Write the script and hand it to sbatch. Raises SlurmError or UsageError when Slurm refuses it."""
@@ -101,8 +102,9 @@ class JobRun:
             self.client.cancel([self.id])
             raise SlurmError(f"job {self.id} would never start: {job.reason}", hint="its state is as sinfo and squeue "
                              "show it; nothing of it ran")
-        if job.base == "PENDING":
-            self.progress.status(f"job {self.id} waits: {job.reason or 'no reason told'}", now=True)
+        if job.base == "PENDING" and job.reason != self._reason:
+            self._reason = job.reason
+            self.progress.line(f"job {self.id} waits: {job.reason or 'no reason told'}")
         return job
 
     def _read_late(self, grace_s: float) -> None:
