@@ -84,7 +84,8 @@ CHECK = Check("talks", "Client and server", Scope.PAIR, steps, parse)
 ''',
     "deaf": '''
 def steps(c):
-    return (Step(("sh", "-c", "echo no listener; exec sleep 90"), Role.SERVER, ready=Ready(port=c.port_base, timeout_s=1)),
+    ready = Ready(port=c.port_base, timeout_s=1)
+    return (Step(("sh", "-c", "echo no listener; exec sleep 90"), Role.SERVER, ready=ready),
             Step(("echo", "client"), Role.CLIENT))
 def parse(o, c):
     raise AssertionError("must not be called")
