@@ -110,9 +110,11 @@ def _silent(facts: GpuFacts, nvidia: dict[str, PciDevice]) -> tuple[Gpu, ...]:
                                  model=listed[number].model, uuid=listed[number].uuid) for number, address in found)
     why = "nvidia-smi is not installed" if facts.smi_absent else "nvidia-smi does not answer"
     facts.problems.append(f"GPUs: {plural(len(nvidia), 'NVIDIA GPU')} on the PCI bus, but {why}")
-    facts.unknown.append("gpus.model")
-    return tuple(_complete(_from_bus(nvidia[address], number), facts, nvidia[address])
+    gpus = tuple(_complete(_from_bus(nvidia[address], number), facts, nvidia[address])
                  for number, address in enumerate(addresses))
+    if not all(gpu.model for gpu in gpus):
+        facts.unknown.append("gpus.model")
+    return gpus
 
 
 def _tell_lost(facts: GpuFacts, lost: dict[str, LostGpu], indices: dict[str, int]) -> None:

@@ -86,17 +86,17 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
     gpus = _gpu.join(gpu_facts)
     gpu_links = _gpu.links(gpu_facts, gpus)
     interfaces, rdma = _known(reader, "net", "nics"), _read_rdma(reader)
-    addresses = reader.value("addresses")
+    addresses, system, tools, captured = (reader.value(name) for name in ("addresses", "os_release", "tools", "time"))
     driver = (gpu_facts.smi.driver if gpu_facts.smi else "") or (gpu_facts.proc.driver if gpu_facts.proc else "")
     unknown = [*reader.unknown, *gpu_facts.unknown, *(["serial"] if not dmi.get("product_serial") else [])]
     return Node(
         name=name, hostname=kernel.hostname if kernel else "", addresses=addresses or (), cpu=cpu, memory_mib=memory,
         gpus=gpus, gpu_links=gpu_links, nics=_nic.join(rdma or (), interfaces or ()), pci=gpu_facts.pci or (),
         vendor=dmi.get("sys_vendor", ""), product=dmi.get("product_name", ""), serial=dmi.get("product_serial", ""),
-        bios=dmi.get("bios_version", ""), os=reader.value("os_release") or "", kernel=kernel.release if kernel else "",
+        bios=dmi.get("bios_version", ""), os=system or "", kernel=kernel.release if kernel else "",
         gpu_driver="" if driver == "none" else driver, slurm_version=slurmd.version if slurmd else "",
-        tools=reader.value("tools") or {}, simulated=simulated or "", unknown=tuple(dict.fromkeys(unknown)),
-        problems=tuple(dict.fromkeys([*reader.problems, *gpu_facts.problems])), captured=reader.value("time") or "",
+        tools=tools or {}, simulated=simulated or "", unknown=tuple(dict.fromkeys(unknown)),
+        problems=tuple(dict.fromkeys([*reader.problems, *gpu_facts.problems])), captured=captured or "",
     )
 
 

@@ -40,7 +40,7 @@ def parse(text: str) -> Lscpu:
     if count is not None and count != len(numa):
         raise ParseError(f"lscpu counts {count} NUMA nodes and lists {len(numa)}: cut off")
 
-    def number(key: str) -> int | None:
+    def told(key: str) -> int | None:
         return None if key in differs else maybe_integer(found.get(key))
 
     return Lscpu(
@@ -48,10 +48,10 @@ def parse(text: str) -> Lscpu:
         cpus=maybe_integer(found["CPU(s)"]),
         online=cpu_list(found.get("On-line CPU(s) list", ""), "On-line CPU(s) list"),
         offline=cpu_list(found.get("Off-line CPU(s) list", ""), "Off-line CPU(s) list"),
-        sockets=number("Socket(s)"),
+        sockets=told("Socket(s)"),
         # With books and drawers (s390) the counts are of another hierarchy.
-        cores_per_socket=number("Core(s) per socket") if "Socket(s)" in found else None,
-        threads_per_core=number("Thread(s) per core"),
+        cores_per_socket=told("Core(s) per socket") if "Socket(s)" in found else None,
+        threads_per_core=told("Thread(s) per core"),
         numa=numa or None, hypervisor=clean(found.get("Hypervisor vendor", "")),
     )
 

@@ -17,7 +17,8 @@ COMMAND = "run 25 nvidia-smi -q -x"
 
 # What a driver writes in a field of a GPU that no longer answers.
 _DEAD = ("gpu is lost", "unknown error", "err!", "gpu access blocked", "gpu requires reset")
-_LOST = re.compile(r"GPU ?(?:([0-9]{1,3}): ?)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])[ :]*(.{0,160})")
+_LOST = re.compile(r"GPU ?(?:([0-9]{1,3}): ?)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])[ :]*(.{0,160})",
+                   re.IGNORECASE)
 _DECLARATION = re.compile(r"<!(ENTITY|ELEMENT|ATTLIST|NOTATION)", re.IGNORECASE)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import clean, lines_of
+from hpcadmin.facts._base import lines_of, quote
 
 NAME = "simulated"
 ORDER = 2
 COMMAND = r"""
 if [ -e /etc/hpcadmin/simulated ]; then head -n 1 /etc/hpcadmin/simulated; else echo no; fi
 """
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}\Z")
 
 
 def parse(text: str) -> str:
     """"" on a real node."""
     lines = lines_of(text, "/etc/hpcadmin/simulated")
-    if len(lines) != 1:
-        raise ParseError("/etc/hpcadmin/simulated has more than one line")
-    return "" if lines[0].strip() == "no" else clean(lines[0])
+    name = lines[0].strip()
+    if len(lines) != 1 or not _NAME.match(name):
+        raise ParseError(f"{quote(text)} is not the name of a hardware profile")
+    return "" if name == "no" else name

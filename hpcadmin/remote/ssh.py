@@ -79,7 +79,7 @@ class SshRemote:
         self._settings = settings
         self._known: dict[tuple[str, ...], KnownHosts] = {}
         self._jumps: dict[str, tuple[fabric.Connection, threading.Lock]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         try:
             parsed = paramiko.SSHConfig.from_text(ssh_config.read(settings.config))
         except paramiko.SSHException as exc:
@@ -235,6 +235,8 @@ def _explain(exc: Exception, connection: fabric.Connection | None, timeout_s: fl
         return f"{where} does not answer within {min(CONNECT_S, timeout_s):g} s"
     if isinstance(exc, paramiko.SSHException) and "keys available" in str(exc):
         return f"there is no private key to log in to {where} with"
+    if isinstance(exc, paramiko.SSHException) and "No existing session" in str(exc):
+        return f"{where} takes the connection and does not answer within {min(CONNECT_S, timeout_s):g} s"
     if isinstance(exc, paramiko.SSHException) and "banner" in str(exc):
         return f"{where} is not an ssh server, or does not answer: {_line(exc)}"
     return f"{where}: {_line(exc)}" if not str(exc).startswith("jump host") else _line(exc)
