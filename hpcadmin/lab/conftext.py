@@ -22,6 +22,10 @@ LIGHT: dict[str, str | int] = {
     "MailProg": "/bin/true",
 }
 
+# For whoever starts programs on the lab by hand. With Slurm's own choice, a tree, ranks leave MPI_Init before others
+# are ready, and on a machine with more ranks than cores many starts end in a segmentation fault (22.05.8).
+ENVIRONMENT = {"SLURM_PMIX_FENCE": "ring"}
+
 
 def slurm_conf(cluster: str, head_address: str, slurm_user: str, node_lines: Sequence[str], *,
                accounting: bool = False, gres: Iterable[str] = (), light: Mapping[str, str | int] = LIGHT) -> str:
@@ -76,7 +80,8 @@ def sshd_config(address: str) -> str:
     return (f"ListenAddress {address}\nHostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin prohibit-password\n"
             "PubkeyAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n"
             "UseDNS no\nStrictModes yes\nMaxStartups 200\nAcceptEnv LANG LC_*\nPrintMotd no\nPrintLastLog no\n"
-            "Subsystem sftp internal-sftp\n")
+            "Subsystem sftp internal-sftp\n"
+            f"SetEnv {' '.join(f'{key}={value}' for key, value in ENVIRONMENT.items())}\n")
 
 
 def client_config() -> str:
