@@ -4,7 +4,7 @@
  * - Process p of a node takes CUDA ordinal p * threads * gpus + i, counted within the devices that it sees. A process
  *   that sees one device only (srun --gpus-per-task=1 binds so) therefore fails from the second rank of a node on:
  *   "Invalid number of GPUs: 2 requested but only 1 were found." Either every task sees all of its node's GPUs
- *   (srun --gpu-bind=none), or NCCL_TESTS_DEVICE=0 says where to begin counting.
+ *   (srun --gres=gpu:8), or NCCL_TESTS_DEVICE=0 says where to begin counting.
  * - CUDA_VISIBLE_DEVICES: indices in PCI bus order or UUIDs; the list ends at the first that does not exist. Devices that
  *   a cgroup denies are not counted at all.
  * - Two ranks with one GPU: NCCL's "Duplicate GPU detected", exit status 3. Other CUDA errors 2, too few GPUs 5, wrong
