@@ -87,6 +87,7 @@ def read_conf(folder: Path) -> dict[str, str]:
             if path.stat().st_size > MAX_CONF_BYTES:
                 raise UsageError(f"is larger than {MAX_CONF_BYTES} bytes", where=str(path))
             texts[path.name] = path.read_text(encoding="utf-8", errors="surrogateescape")
+    texts.setdefault("mpi.conf", conftext.MPI_CONF)
     return texts
 
 
@@ -105,6 +106,7 @@ def own_conf(lab: Lab, accounts: str) -> dict[str, str]:
         "slurm.conf": conftext.slurm_conf(lab.name, lab.head.address, slurm_user, lines,
                                           accounting=lab.accounting, gres=gres_types),
         "cgroup.conf": conftext.cgroup_conf(machine.slurm_version(lab.base)),
+        "mpi.conf": conftext.MPI_CONF,
     }
     if gres_lines:
         texts["gres.conf"] = "\n".join(gres_lines) + "\n"

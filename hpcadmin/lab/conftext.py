@@ -234,6 +234,11 @@ def cgroup_conf(version: tuple[int, int]) -> str:
     return "CgroupPlugin=disabled\n" if version >= (23, 11) else "CgroupPlugin=cgroup/v1\n"
 
 
+# The other ways of Slurm's PMIx plug-in to end a fence let ranks out of MPI_Init while others are still in it when the
+# machine is busy (seen with 22.05.8, PMIx 4.2 and Open MPI 4.1.4: what arrives too early ends a rank with signal 11).
+MPI_CONF = "PMIxCollFence=ring\n"
+
+
 def gres_names(parameters: str) -> list[str]:
     """Names in Gres= of a node line: "Gres=gpu:h100:8,nic:4" -> gpu, nic."""
     match = re.search(r"\bGres=(\S+)", parameters)
