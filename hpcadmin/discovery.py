@@ -60,8 +60,13 @@ def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progr
 def read_captures(paths: Sequence[Path]) -> Inventory:
     """The inventory of captures made before. Raises UsageError when a path holds none."""
     replay = Replay(paths)
-    results = ((host, replay.run(host, ()), "") for host in replay.hosts)
-    return _inventory((host, result, token) for host, result, token in results)
+    found = _inventory((host, replay.run(host, ()), "") for host in replay.hosts)
+    named = [Failed(item.node, _in_file(item.reason, str(replay.files[item.node]))) for item in found.failed]
+    return replace(found, failed=tuple(named))
+
+
+def _in_file(reason: str, path: str) -> str:
+    return reason if reason.startswith(path) else f"{path}: {reason}"
 
 
 def _inventory(results: Iterable[tuple[str, CommandResult, str]]) -> Inventory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +10,8 @@ from hpcadmin import hosts, traits
 from hpcadmin.model import Gpu, Inventory, Nic, Node
 from hpcadmin.text import plural, printable
 
-HEADERS = ("group", "nodes", "count", "CPU", "memory", "GPUs", "NICs", "OS", "kernel", "GPU driver")
+HEADERS = ("group", "nodes", "count", "CPU, memory", "GPUs, driver", "NICs", "OS, kernel")
+_TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|\b[0-9]{1,3}-Core Processor\b|@ [0-9.]+GHz")
 
 
 def overview(inventory: Inventory) -> str:
@@ -39,13 +41,16 @@ def _head(inventory: Inventory) -> str:
 def _group_row(inventory: Inventory, name: str, names: Sequence[str]) -> list[str]:
     members = [node for node in inventory.nodes if node.name in set(names)]
     first = members[0]
-    return [name, hosts.fold(names), str(len(names)), _join(first.cpu.model, traits.cpu_text(first)),
-            traits.memory_text(first), traits.gpu_text(first), traits.nic_text(first), _several(n.os for n in members),
-            _several(n.kernel for n in members), _several(n.gpu_driver for n in members)]
+    gpus = traits.gpu_text(first).replace(", ", "\n")
+    driver = _several(n.gpu_driver for n in members)
+    return [name, hosts.fold(names), str(len(names)), f"{_cpu(first)}\n{traits.memory_text(first)}",
+            gpus if driver == "-" else f"{gpus}\n{driver}", traits.nic_text(first).replace(", ", "\n"),
+            f"{_several(n.os for n in members)}\n{_several(n.kernel for n in members)}"]
 
 
-def _join(model: str, counts: str) -> str:
-    return f"{counts} {model}".strip()
+def _cpu(node: Node) -> str:
+    """2x56x2 Intel Xeon Platinum 8480C"""
+    return " ".join([traits.cpu_text(node), *_TRADEMARKS.sub(" ", node.cpu.model).split()])
 
 
 def _several(values: Iterable[str]) -> str:
@@ -70,10 +75,10 @@ def _folded(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 def _table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
     from tabulate import tabulate
-    # disable_numparse: versions such as 6.10 are no numbers.
-    text: str = tabulate([[printable(cell, limit=300) for cell in row] for row in rows], headers=list(headers),
-                         tablefmt="simple", disable_numparse=True)
-    return text
+    # disable_numparse: versions such as 6.10 are no numbers. Line ends in cells are ours: values have none.
+    text: str = tabulate([[printable(cell, limit=300, newlines=True) for cell in row] for row in rows],
+                         headers=list(headers), tablefmt="simple", disable_numparse=True)
+    return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
 def node_text(node: Node) -> str:
@@ -81,7 +86,7 @@ def node_text(node: Node) -> str:
     facts = [
         ("hostname", node.hostname), ("addresses", ", ".join(node.addresses)),
         ("simulated", node.simulated), ("vendor", node.vendor), ("product", node.product), ("serial", node.serial),
-        ("BIOS", node.bios), ("CPU", _join(node.cpu.model, traits.cpu_text(node))),
+        ("BIOS", node.bios), ("CPU", f"{traits.cpu_text(node)} {node.cpu.model}".strip()),
         ("architecture", node.cpu.architecture), ("NUMA nodes", str(len(node.cpu.numa) or "")),
         ("memory", traits.memory_text(node)), ("GPUs", traits.gpu_text(node)), ("GPU driver", node.gpu_driver),
         ("NICs", traits.nic_text(node)), ("OS", node.os), ("kernel", node.kernel), ("Slurm", node.slurm_version),

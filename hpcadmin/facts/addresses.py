@@ -8,7 +8,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import lines_of
 
 NAME = "addresses"
-COMMAND = "run 5 ip -o addr show scope global"
+COMMAND = "run 20 ip -o addr show scope global"
 
 
 def parse(text: str) -> tuple[str, ...]:

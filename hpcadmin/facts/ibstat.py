@@ -12,7 +12,7 @@ NAME = "ibstat"
 ORDER = 80
 COMMAND = r"""
 for d in /sys/class/infiniband/*; do [ -d "$d" ] && return 127; done
-run 10 ibstat
+run 20 ibstat
 """
 _CA = re.compile(r"CA '([^']{1,64})'\Z")
 _PORT = re.compile(r"Port ([0-9]{1,3}):\Z")

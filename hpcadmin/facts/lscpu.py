@@ -8,7 +8,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import clean, cpu_list, lines_of, maybe_integer, pairs
 
 NAME = "lscpu"
-COMMAND = "run 5 lscpu"
+COMMAND = "run 20 lscpu"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hpcadmin.facts.nvidia_smi import LostGpu, lost_gpus
 
 NAME = "nvidia_list"
 ORDER = 92
-COMMAND = "run 15 nvidia-smi -L"
+COMMAND = "run 20 nvidia-smi -L"
 _GPU = re.compile(r"GPU ([0-9]{1,3}): ([^(\n]{1,120}) \(UUID: (GPU-[0-9a-zA-Z-]{1,60})\)")
 
 

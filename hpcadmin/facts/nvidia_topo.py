@@ -11,7 +11,7 @@ from hpcadmin.facts._base import clean, maybe_integer, quote
 NAME = "nvidia_topo"
 ORDER = 94
 LIMIT = 256 * 1024
-COMMAND = "run 15 nvidia-smi topo -m"
+COMMAND = "run 20 nvidia-smi topo -m"
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|\[[0-9]{1,2}m")     # the second: codes whose ESC a paste has lost
 _DEVICE = re.compile(r"(GPU[0-9]{1,3}|NIC[0-9]{1,3}|[a-z][a-z]{1,10}(?:_[a-z]{1,10})?_?[0-9]{1,3}(?:_[0-9]{1,3})?)\Z")

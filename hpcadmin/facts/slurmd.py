@@ -12,8 +12,8 @@ NAME = "slurmd"
 ORDER = 70
 COMMAND = r"""
 command -v slurmd >/dev/null 2>&1 || return 127
-limit 5 slurmd -V
-limit 10 slurmd -C
+limit 20 slurmd -V
+limit 20 slurmd -C
 """
 _VERSION = re.compile(r"slurm(?:-wlm)? ([0-9][0-9A-Za-z.~+-]{0,40})\Z")
 
