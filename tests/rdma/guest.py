@@ -1,7 +1,8 @@
-"""A QEMU guest on this machine's own root file system, with the kernel modules for RDMA that the machine lacks.
+"""Two QEMU guests on this machine's own root file system, with the kernel modules for RDMA that the machine lacks.
 
-The guest sees the machine's files read-only (what it writes goes to memory and is gone with it) and one directory
-that it shares with us. A script in that directory does the work and leaves files there; the console is not its output.
+A guest sees the machine's files read-only (what it writes goes to memory and is gone with it) and one directory that
+it shares with the other and with us. A script in that directory does the work and leaves files there; the console is
+not its output. A cable of QEMU's joins the two: RDMA and Slurm between them cross a network, as between real nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RXE_MODULE = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
-CPUS, MEMORY = 2, "1500M"
+CPUS, MEMORY = 1, "1G"      # of each of the two guests
 
 # What the stage needs beside a kernel, with the package that has it.
 TOOLS = {
@@ -66,24 +67,42 @@ def missing() -> str:
 class Guest:
     """How a guest is started: shared is the directory it may write, read_only what it must see besides."""
 
+    name: str
     shared: Path
     kernel: Path
     vng: str
     read_only: Sequence[Path] = ()
+    options: Sequence[str] = ()                 # of QEMU
 
     def argv(self, command: Sequence[str]) -> list[str]:
-        """The command line that boots the guest, runs `command` in it and powers it off. No KVM, no network."""
+        """The command line that boots the guest, runs `command` in it and powers it off. No KVM."""
         return [
-            self.vng, "--verbose", "--disable-microvm", "--disable-kvm", "--force-9p",
+            self.vng, "--verbose", "--disable-microvm", "--disable-kvm", "--force-9p", "--name", self.name,
             "--run", str(self.kernel), "--cpus", str(CPUS), "--memory", MEMORY,
             *(f"--rodir={path}" for path in self.read_only), f"--rwdir={self.shared}",
+            *(f"--qemu-opts={option}" for option in self.options),
             "--", shlex.join(command),
         ]
 
 
+def cable(socket: Path, end: int) -> tuple[str, ...]:
+    """QEMU options for one end of a network cable between two guests; end 0 must be there before end 1."""
+    server = "on" if end == 0 else "off"
+    return (f"-netdev stream,id=cable,server={server},addr.type=unix,addr.path={socket}",
+            f"-device virtio-net-pci,netdev=cable,mac=52:54:00:00:00:{end + 1:02d}")
+
+
+def file_system(path: Path, tag: str) -> tuple[str, ...]:
+    """QEMU options for a directory that a guest can mount by its tag with the owners that files really have.
+
+    The shared directory that virtme-ng mounts makes all files root's; users' jobs need one that tells users apart.
+    """
+    return (f"-virtfs local,path={path},mount_tag={tag},security_model=passthrough,multidevs=remap",)
+
+
 @dataclass(frozen=True)
 class Boot:
-    """What became of a guest: its console is kept as a file beside the shared directory."""
+    """What became of the guests: the consoles are kept as files beside the shared directory."""
 
     exit_status: int
     seconds: float
@@ -91,25 +110,40 @@ class Boot:
     console: Path
 
 
-def run(guest: Guest, command: Sequence[str], scratch: Path, timeout_s: float) -> Boot:
-    """Boot, run, power off; after `timeout_s` the guest is killed. scratch takes the console and temporary files."""
-    home = scratch / "home"
-    home.mkdir(parents=True, exist_ok=True)
-    console = scratch / "console"
-    path = f"{Path(guest.vng).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"     # vng starts its other half by name
-    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PATH": path}
+def run_two(first: Guest, second: Guest, script: Sequence[str], scratch: Path, timeout_s: float) -> Boot:
+    """Boot both; `script` runs in each, with the guest's name behind it. It is over when the first one powers off.
+
+    Whatever still runs then, or after `timeout_s`, is killed. scratch takes consoles and temporary files.
+    """
     begin = time.monotonic()
-    with console.open("wb") as out:
-        child = subprocess.Popen(guest.argv(command), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                 env=environment, cwd=guest.shared, start_new_session=True)
-        timed_out = False
+    deadline = begin + timeout_s
+    socket = scratch / "cable"
+    leader = _start(first, [*script, first.name], scratch)
+    follower = None
+    try:
+        while not socket.exists() and leader.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        follower = _start(second, [*script, second.name], scratch)
         try:
-            child.wait(timeout_s)
+            leader.wait(max(0.0, deadline - time.monotonic()))
+            timed_out = False
         except subprocess.TimeoutExpired:
             timed_out = True
-        finally:
-            _end_group(child)
-    return Boot(child.returncode, time.monotonic() - begin, timed_out, console)
+    finally:
+        _end_group(leader)
+        if follower:
+            _end_group(follower)
+    return Boot(leader.returncode, time.monotonic() - begin, timed_out, scratch / f"{first.name}.console")
+
+
+def _start(guest: Guest, command: Sequence[str], scratch: Path) -> subprocess.Popen[bytes]:
+    home = scratch / f"{guest.name}.home"
+    home.mkdir(parents=True, exist_ok=True)
+    path = f"{Path(guest.vng).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"     # vng starts its other half by name
+    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PATH": path}
+    with (scratch / f"{guest.name}.console").open("wb") as out:
+        return subprocess.Popen(guest.argv(command), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                env=environment, cwd=guest.shared, start_new_session=True)
 
 
 def _end_group(leader: subprocess.Popen[bytes]) -> None:

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs inside the guest as root: Soft-RoCE, real perftest, a small Slurm, hpcadmin's own check through it.
-#   sh guest.sh DIR      DIR: the directory shared with the machine; reads DIR/settings, leaves its results there
-# Each stage ends with a line "NAME STATUS UPTIME" in DIR/progress; nothing after a failed stage is run.
+# Runs as root in each of two guests, n1 and n2: Soft-RoCE, a small Slurm over both, real perftest through it.
+#   sh guest.sh DIR NAME     DIR: the directory shared by all; has `settings` and `munge.key`, takes the results
+# n1 does the work, n2 is there until n1 ends. Each stage of n1 ends with a line "STAGE STATUS UPTIME" in DIR/progress;
+# nothing after a failed stage is run.
 set -u
-DIR=$1
+DIR=$1 NAME=$2
 PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin
 export PATH
-. "$DIR/settings"                       # PYTHON REPOSITORY STAGES
-ADDRESS_1=10.99.0.1 ADDRESS_2=10.99.0.2
+. "$DIR/settings"                       # PYTHON PREFIX REPOSITORY STAGES
 CASES=$DIR/cases
-mkdir -p "$CASES"
+OWN=/run/g                              # memory of this guest
 
 uptime_s() { cut -d' ' -f1 /proc/uptime; }
 
@@ -29,105 +29,44 @@ wait_for() {
         sleep 0.1
     done
 }
-listens() { ss -ltn | grep -q ":$1 "; }
 
-stage_device() {
-    set -ex
-    # Two host names in one kernel: two addresses of one device, so two RoCE GIDs of one HCA. The name of the guest
-    # itself must not lead to 127.0.0.1, where no RDMA device is.
+# --- both guests ---------------------------------------------------------------------------------------------
+
+address() { echo "10.99.0.${1#n}"; }
+
+start_device() {
     ip link set lo up
-    modprobe veth
-    modprobe rdma_rxe
-    ip link add eth0 type veth peer name peer0
-    ip link set eth0 up
-    ip link set peer0 up
-    ip addr add "$ADDRESS_1/24" dev eth0
-    ip addr add "$ADDRESS_2/24" dev eth0
+    modprobe -a virtio_net rdma_rxe
+    wait_for 50 test -e /sys/class/net/eth0
+    ip addr add "$(address "$NAME")/24" dev eth0
+    ip link set eth0 mtu 9000 up            # RDMA's own packets then carry 4096 bytes
     rdma link add rxe0 type rxe netdev eth0
-    printf '%s n1\n%s n2\n' "$ADDRESS_1" "$ADDRESS_2" >>/etc/hosts
-    cat /sys/class/infiniband/rxe0/ports/1/gids/1 /sys/class/infiniband/rxe0/ports/1/link_layer \
-        /sys/class/infiniband/rxe0/ports/1/rate
-    ibv_devinfo -v >"$DIR/ibv_devinfo.out"
+    for host in n1 n2; do echo "$(address $host) $host"; done >>/etc/hosts
 }
 
-# perf CASE NAME OPTIONS…: ib_write_bw, its output in CASE.NAME.out and its exit status in CASE.NAME.status
-perf() {
-    to=$CASES/$1.$2; shift 2
-    timeout 40 ib_write_bw --report_gbits "$@" >"$to.out" 2>&1
-    echo $? >"$to.status"
-}
-
-# pair CASE OPTIONS…: a server and, when it listens, a client, on a port of this case's own.
-port=18600
-pair() {
-    case=$1; shift
-    port=$((port + 1))
-    perf "$case" server -d rxe0 -x 1 -p "$port" "$@" &
-    server=$!
-    wait_for 100 listens "$port" || return 1
-    perf "$case" client -d rxe0 -x 1 -p "$port" "$@" n1
-    wait "$server"
-}
-
-# The process whose command line ends with these words (the kernel's own record of it): of a server, its last option.
-pid_of() {
-    for dir in /proc/[0-9]*; do
-        line=$(tr '\0' ' ' 2>/dev/null <"$dir/cmdline") || continue
-        case $line in "ib_write_bw "*"$1 ") echo "${dir#/proc/}"; return 0 ;; esac
-    done
-    return 1
-}
-
-stage_perftest() {
-    set -x
-    pair duration -s 65536 -D 3 || return 1
-    pair iterations -s 65536 -n 500 || return 1
-    pair bidirectional -s 65536 -D 3 -b || return 1
-    pair all_sizes -a -n 20 || return 1
-    # A GID index that is empty; no server; a device that is not there.
-    pair no_gid -s 65536 -D 3 -x 7
-    perf no_server client -d rxe0 -x 1 -p 18690 -D 3 n1
-    perf no_device client -d mlx5_9 -x 1 -p 18691 -D 3 n1
-    # The server is killed while the client sends.
-    perf killed server -d rxe0 -x 1 -D 10 -p 18693 &
-    server=$!
-    wait_for 100 listens 18693 || return 1
-    perf killed client -d rxe0 -x 1 -D 10 -p 18693 n1 &
-    client=$!
-    sleep 3
-    kill -9 "$(pid_of "-p 18693")"
-    wait "$server" "$client"
-    return 0
-}
-
-stage_slurm() {
-    set -ex
-    host=$(hostname -s)
-    # Ordinary user of the jobs; his locked memory is what RDMA registers.
+start_slurmd() {
+    # The ordinary user of the jobs. RDMA registers locked memory, so that slurmd and its jobs get all of it.
     echo 'hpc:x:5000:5000::/home/hpc:/bin/sh' >>/etc/passwd
     echo 'hpc:x:5000:' >>/etc/group
-    mkdir -p /home/hpc && chown 5000:5000 /home/hpc
+    install -d -o 5000 -g 5000 /home/hpc
     ulimit -l unlimited
-    install -d -m 700 /run/g/munge && install -d -m 755 /run/munge
-    dd if=/dev/urandom of=/run/g/munge/key bs=128 count=1 2>/dev/null
-    chmod 600 /run/g/munge/key
-    chmod 755 /run/g
-    munged --force --key-file=/run/g/munge/key --pid-file=/run/g/munge/pid --log-file=/run/g/munge/log \
-        --seed-file=/run/g/munge/seed
-    for name in state spool/n1 spool/n2 tmp/n1 tmp/n2; do mkdir -p "/run/g/$name"; done
-    chmod 1777 /run/g/tmp/n1 /run/g/tmp/n2
-    mkdir -p /etc/slurm
+    mkdir -p $OWN/spool $OWN/state /run/munge /etc/slurm
+    install -m 600 "$DIR/munge.key" $OWN/munge.key
+    munged --force --key-file=$OWN/munge.key --pid-file=$OWN/munge.pid --log-file=$OWN/munge.log \
+        --seed-file=$OWN/munge.seed
+    # The file system that both nodes share: users are told apart in it, and see it wherever DIR lies.
+    mkdir -p $OWN/share
+    mount -t 9p -o trans=virtio,version=9p2000.L,access=user,cache=none,msize=262144 share $OWN/share
     cat >/etc/slurm/slurm.conf <<CONF
-ClusterName=guest
-SlurmctldHost=$host(127.0.0.1)
+ClusterName=guests
+SlurmctldHost=n1($(address n1))
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-StateSaveLocation=/run/g/state
-SlurmdSpoolDir=/run/g/spool/%n
-TmpFS=/run/g/tmp/%n
-SlurmctldPidFile=/run/g/slurmctld.pid
-SlurmdPidFile=/run/g/slurmd-%n.pid
+StateSaveLocation=$OWN/state
+SlurmdSpoolDir=$OWN/spool
+SlurmctldPidFile=$OWN/slurmctld.pid
+SlurmdPidFile=$OWN/slurmd.pid
 SlurmctldLogFile=$DIR/slurmctld.log
 SlurmdLogFile=$DIR/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
@@ -141,22 +80,119 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname=$host NodeAddr=$ADDRESS_1 Port=17001 CPUs=2 RealMemory=500 State=UNKNOWN
-NodeName=n2 NodeHostname=$host NodeAddr=$ADDRESS_2 Port=17002 CPUs=2 RealMemory=500 State=UNKNOWN
+NodeName=n1 NodeAddr=$(address n1) CPUs=4 RealMemory=500 State=UNKNOWN
+NodeName=n2 NodeAddr=$(address n2) CPUs=4 RealMemory=500 State=UNKNOWN
 PartitionName=val Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
     # No systemd in here that could make scopes: slurmd makes its own, in the slice where it expects one.
     echo IgnoreSystemd=yes >/etc/slurm/cgroup.conf
     mkdir /sys/fs/cgroup/system.slice
-    slurmctld -c
-    slurmd -N n1
-    slurmd -N n2
-    wait_for 300 both_idle
-    sinfo
-    as_user srun -N2 --ntasks-per-node=1 sh -c 'echo $SLURMD_NODENAME $(id -u) $(ulimit -l)' >"$DIR/srun.out"
+    [ "$NAME" != n1 ] || slurmctld -c
+    slurmd
 }
-as_user() { setpriv --reuid=5000 --regid=5000 --clear-groups --reset-env --inh-caps=-all "$@"; }
-both_idle() { [ "$(sinfo -h -t idle -o %D)" = 2 ]; }
 
-for name in $STAGES; do stage "$name"; done
-echo "end 0 $(uptime_s)" >>"$DIR/progress"
+# --- n1 ------------------------------------------------------------------------------------------------------
+
+stage_device() {
+    set -ex
+    start_device
+    ibv_devinfo -v >"$DIR/ibv_devinfo.out"
+    cat /sys/class/infiniband/rxe0/ports/1/gids/1 /sys/class/infiniband/rxe0/ports/1/rate
+}
+
+both_idle() { [ "$(sinfo -h -t idle -o %D)" = 2 ]; }
+as_user() { setpriv --reuid=5000 --regid=5000 --clear-groups --inh-caps=-all "$@"; }
+
+stage_slurm() {
+    set -ex
+    start_slurmd
+    wait_for 400 both_idle
+    sinfo -N -l
+    as_user srun -D / -N2 --ntasks-per-node=1 sh -c 'echo $(hostname) $(id -u) $(ulimit -l)' >"$DIR/srun.out"
+}
+
+# perf CASE WHO NODE OPTIONS…: ib_write_bw on NODE through Slurm; its output in CASE.WHO.out, its exit status beside it.
+perf() {
+    case=$1 who=$2 node=$3; shift 3
+    as_user srun -D / -w "$node" -n1 -Q timeout 60 ib_write_bw "$@" >"$CASES/$case.$who.out" 2>&1
+    echo $? >"$CASES/$case.$who.status"
+}
+
+listens() { ss -Hltn "sport = :$1" | grep -q .; }
+# The server of this guest that a client has reached, by the port it listens on.
+serving() { ss -Htnp state established "$1" | grep ib_write_bw | sed -n 's/.*pid=\([0-9]*\).*/\1/p'; }
+
+# pair CASE OPTIONS…: a server on n1 and, when it listens, a client on n2; each case has a port of its own.
+port=18600
+pair() {
+    pair=$1; shift
+    port=$((port + 1))
+    perf "$pair" server n1 -d rxe0 -F -p $port "$@" &
+    server=$!
+    wait_for 100 listens $port || return 1
+    perf "$pair" client n2 -d rxe0 -F -p $port "$@" n1 &
+    client=$!
+    [ "$pair" != killed ] || { sleep 5; kill -9 "$(serving "sport = :$port")"; }
+    wait $server $client
+}
+
+stage_perftest() {
+    mkdir "$CASES"
+    pair duration --report_gbits -x 1 -s 65536 -D 3 || return 1
+    pair iterations -x 1 -s 65536 -n 500 || return 1
+    # A GID index that is empty; the server dies while the client sends; no server; a device that is not there.
+    pair no_gid --report_gbits -x 7 -s 65536 -D 3
+    pair killed --report_gbits -x 1 -s 65536 -D 8
+    perf no_server client n2 -d rxe0 -x 1 -p 18690 n1
+    perf no_device client n2 -d mlx5_9 -x 1 -p 18691 n1
+    return 0
+}
+
+# hpcadmin and its data, where the user may read them wherever the checkout lies; the virtual environment likewise.
+install_hpcadmin() {
+    mkdir -p $OWN/src $OWN/venv
+    for name in hpcadmin checks conf_templates playbooks; do
+        [ ! -d "$REPOSITORY/$name" ] || cp -r "$REPOSITORY/$name" $OWN/src
+    done
+    chmod -R go=rX $OWN/src
+    if [ -n "$PREFIX" ]; then
+        mount --bind "$PREFIX" $OWN/venv
+        PYTHON=$OWN/venv${PYTHON#"$PREFIX"}
+    fi
+    "$PYTHON" -m compileall -q $OWN/src/hpcadmin $OWN/src/checks
+    install -d -o 5000 -g 5000 -m 700 $OWN/share/hpcadmin
+}
+
+# validate CASE SITE: the real check through sbatch, as the user; report, progress and exit status in CASE.*
+validate() {
+    echo "$1 $(uptime_s)"
+    as_user env -i PATH="$PATH" HOME=/home/hpc USER=hpc PYTHONPATH=$OWN/src HPCADMIN_SITE=$OWN/$2 \
+        timeout 240 "$PYTHON" -m hpcadmin validate --suite $OWN/suite.toml --json >"$VALIDATE/$1.json" 2>"$VALIDATE/$1.err"
+    echo $? >"$VALIDATE/$1.status"
+}
+
+stage_validate() {
+    VALIDATE=$DIR/validate
+    mkdir "$VALIDATE"
+    install_hpcadmin || return 1
+    cp "$DIR/suite.toml" "$DIR/site.toml" $OWN
+    sed '$a device = "mlx5_9"' $OWN/site.toml >$OWN/no_device.toml
+    sed 's/^seconds = .*/seconds = 20/' $OWN/site.toml >$OWN/long.toml
+    validate pass site.toml
+    validate no_device no_device.toml
+    # The server is killed 5 s after the client has come.
+    { wait_for 1200 came && sleep 5 && kill -9 "$(serving "$SERVERS")"; } &
+    killer=$!
+    validate killed long.toml
+    kill $killer 2>/dev/null
+    return 0
+}
+SERVERS="sport ge :1024"
+came() { [ -n "$(serving "$SERVERS")" ]; }
+
+if [ "$NAME" = n1 ]; then
+    for name in $STAGES; do stage "$name"; done
+    echo "end 0 $(uptime_s)" >>"$DIR/progress"
+else
+    { set -x; start_device && start_slurmd && sleep 600; } >"$DIR/$NAME.log" 2>&1
+fi
