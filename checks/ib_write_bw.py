@@ -86,6 +86,8 @@ def _agree(server: perftest.Side, client: perftest.Side, context: Context) -> No
     size = context.param_int("size", 65536)
     if (server.size, client.size) != (size, size):
         raise ParseError(f"messages of {server.size} and {client.size} bytes, {size} were asked for")
+    if server.both_ways != client.both_ways:
+        raise ParseError("one side counted both directions, the other one")
     if abs(server.gbps - client.gbps) > 0.02 * client.gbps:
         raise ParseError(f"the server says {server.gbps:g} Gb/s, the client {client.gbps:g} Gb/s")
     if (server.local, server.remote) != (client.remote, client.local):
