@@ -116,9 +116,9 @@ def _compare_devices(
             usual = _majority(values.values())
             if usual is None:
                 continue
+            counts = Counter(values.values())
             for node_name, value in values.items():
-                if value != usual and is_minority(list(values.values()).count(value),
-                                                  list(values.values()).count(usual)):
+                if value != usual and is_minority(counts[value], counts[usual]):
                     device = label(devices[node_name][key])
                     yield OddOneOut(node_name, f"{node_name}: {device}: {name} {value or 'unknown'}, "
                                                f"the group has {usual or 'it unknown'}", device)

@@ -24,7 +24,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HOME", "HPCADMIN_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setenv("HPCADMIN_SITE", str(tmp_path / "site.toml"))
-    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "no-slurm.conf"))
+    # A controller that is not there; a file that is not there keeps Slurm's commands waiting for a minute.
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    (tmp_path / "slurm.conf").write_text("ClusterName=none\nSlurmctldHost=none(127.0.0.1)\nSlurmctldPort=1\n"
+                                         "MessageTimeout=2\nNodeName=node01\nPartitionName=all Nodes=ALL\n")
     (tmp_path / "site.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -95,9 +95,16 @@ def test_pci_addresses(text: str, address: str) -> None:
     assert pci_address(text) == address
 
 
+def test_sudo_is_for_named_facts_only() -> None:
+    assert "sudo" not in probe_script()
+    script = probe_script(sudo=["dmi"])
+    assert script.count("sudo") == 1
+    assert "fact_dmi() {\nSUDO='sudo -n'\n" in script
+
+
 def test_the_probe_names_only_tools() -> None:
     from hpcadmin.errors import UsageError
-    assert "'a_tool " in probe_script(tools=["a_tool"]).replace("TOOLS='a_tool all", "'a_tool all")
+    assert "TOOLS='a_tool all_reduce_perf " in probe_script(tools=["a_tool"])
     for name in ("a b", "$(id)", "-x", "a'b", ""):
         with pytest.raises(UsageError):
             probe_script(tools=[name])

@@ -63,7 +63,7 @@ def test_index_and_minor_number_are_different_things() -> None:
 def test_a_lost_gpu_keeps_its_name() -> None:
     node = made("8xH100", "gpu 5 lost\n")
     assert [gpu.index for gpu in node.gpus] == [0, 1, 2, 3, 4, 6, 7]
-    assert node.problems == ("GPU 5 (0000:c3:00.0) is lost: GPU is lost. Reboot the system to recover this GPU",)
+    assert node.problems == ("GPU 5 (0000:c3:00.0) is lost: Reboot the system to recover this GPU",)
     assert len(node.gpu_links) == 7
 
 

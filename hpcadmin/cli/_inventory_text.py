@@ -39,7 +39,8 @@ def _head(inventory: Inventory) -> str:
 
 
 def _group_row(inventory: Inventory, name: str, names: Sequence[str]) -> list[str]:
-    members = [node for node in inventory.nodes if node.name in set(names)]
+    wanted = set(names)
+    members = [node for node in inventory.nodes if node.name in wanted]
     first = members[0]
     gpus = traits.gpu_text(first).replace(", ", "\n")
     driver = _several(n.gpu_driver for n in members)

@@ -121,7 +121,8 @@ def _tell_lost(facts: GpuFacts, lost: dict[str, LostGpu], indices: dict[str, int
     for address in sorted(lost, key=pci_key):
         index = indices.get(address, lost[address].index)
         name = f"GPU {index} ({address})" if index is not None else f"GPU {address}"
-        facts.problems.append(f"{name} is lost: {lost[address].message}")
+        why = lost[address].message.removeprefix("GPU is lost").lstrip(". ")
+        facts.problems.append(f"{name} is lost: {why}" if why else f"{name} is lost")
 
 
 def _from_bus(device: PciDevice, index: int | None) -> Gpu:
