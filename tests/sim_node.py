@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,7 @@ from hpcadmin.lab import hardware
 @cache
 def tree(profile: str) -> Path:
     folder = Path(mkdtemp(prefix=f"hpcadmin-{profile}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     hardware.build(hardware.load_profile(profile), folder, "node01")
     (folder / "sys/class/net/lo").mkdir(parents=True)
     (folder / "sys/class/net/lo/type").write_text("772\n")
