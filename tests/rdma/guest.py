@@ -110,20 +110,22 @@ class Boot:
     console: Path
 
 
-def run_two(first: Guest, second: Guest, script: Sequence[str], scratch: Path, timeout_s: float) -> Boot:
+def run_two(first: Guest, second: Guest, script: Sequence[str], scratch: Path, *, socket: Path,
+            timeout_s: float) -> Boot:
     """Boot both; `script` runs in each, with the guest's name behind it. It is over when the first one powers off.
 
-    Whatever still runs then, or after `timeout_s`, is killed. scratch takes consoles and temporary files.
+    Whatever still runs then, or after `timeout_s`, is killed. scratch takes consoles and temporary files; socket is
+    the one of their cable.
     """
     begin = time.monotonic()
     deadline = begin + timeout_s
-    socket = scratch / "cable"
     leader = _start(first, [*script, first.name], scratch)
     follower = None
     try:
         while not socket.exists() and leader.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        follower = _start(second, [*script, second.name], scratch)
+        if socket.exists():
+            follower = _start(second, [*script, second.name], scratch)
         try:
             leader.wait(max(0.0, deadline - time.monotonic()))
             timed_out = False
@@ -150,6 +152,10 @@ def _end_group(leader: subprocess.Popen[bytes]) -> None:
     """End the child and what it started (QEMU): they are the session that we made for it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
+        leader.wait()
+        for _ in range(100):            # until the last one is gone
+            os.killpg(leader.pid, 0)
+            time.sleep(0.1)
     leader.wait()
 
 

@@ -177,11 +177,11 @@ stage_validate() {
     install_hpcadmin || return 1
     cp "$DIR/suite.toml" "$DIR/site.toml" $OWN
     sed '$a device = "mlx5_9"' $OWN/site.toml >$OWN/no_device.toml
-    sed 's/^seconds = .*/seconds = 20/' $OWN/site.toml >$OWN/long.toml
+    sed 's/^seconds = .*/seconds = 12/' $OWN/site.toml >$OWN/long.toml
     validate pass site.toml
     validate no_device no_device.toml
-    # The server is killed 5 s after the client has come.
-    { wait_for 1200 came && sleep 5 && kill -9 "$(serving "$SERVERS")"; } &
+    # The server is killed 4 s after the client has come.
+    { wait_for 1200 came && sleep 4 && kill -9 "$(serving "$SERVERS")"; } &
     killer=$!
     validate killed long.toml
     kill $killer 2>/dev/null

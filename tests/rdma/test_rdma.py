@@ -9,6 +9,7 @@ import json
 import secrets
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,14 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     guest.write_settings(shared / "settings", {
         "PYTHON": sys.executable, "PREFIX": sys.prefix if sys.prefix != sys.base_prefix else "",
         "REPOSITORY": REPOSITORY, "STAGES": " ".join(STAGES)})
-    machines = [
-        guest.Guest(name, shared, guest.kernels()[0], str(guest.find_vng()), guest.needed_directories(REPOSITORY),
-                    (*guest.cable(scratch / "cable", end), *guest.file_system(shared / "share", "share")))
-        for end, name in enumerate(("n1", "n2"))]
-    boot = guest.run_two(machines[0], machines[1], ["sh", str(shared / "guest.sh"), str(shared)], scratch, TIMEOUT_S)
-    return Left(shared, boot)
+    with tempfile.TemporaryDirectory(prefix="rdma-", dir="/tmp") as short:      # a socket's path has 108 bytes at most
+        cable = Path(short) / "cable"
+        first, second = (
+            guest.Guest(name, shared, guest.kernels()[0], str(guest.find_vng()), guest.needed_directories(REPOSITORY),
+                        (*guest.cable(cable, end), *guest.file_system(shared / "share", "share")))
+            for end, name in enumerate(("n1", "n2")))
+        script = ["sh", str(shared / "guest.sh"), str(shared)]
+        return Left(shared, guest.run_two(first, second, script, scratch, socket=cable, timeout_s=TIMEOUT_S))
 
 
 def parse(outputs: list[Output], **params: str | int) -> list[Measurement]:
@@ -151,8 +154,12 @@ def test_validate_measures_over_soft_roce_through_sbatch(left: Left) -> None:
     assert measurement["value"] > 0
     assert (measurement["unit"], measurement["transport"]) == ("Gb/s", "RoCE RC")
     assert left.text("validate/pass.status") == "0\n"
-    raw = left.shared / "share/hpcadmin/runs" / report["run"] / verdict["outputs"][0].split("#")[0]
+    folder = left.shared / "share/hpcadmin/runs" / report["run"]
+    raw = folder / verdict["outputs"][0].split("#")[0]
     assert "RDMA_Write BW Test" in raw.read_text(encoding="utf-8", errors="replace")
+    for node in json.loads((folder / "inventory.json").read_text(encoding="utf-8"))["nodes"]:
+        assert [(nic["rdma"], nic["link_layer"], nic["state"]) for nic in node["nics"] if nic["rdma"]] == [
+            ("rxe0", "Ethernet", "ACTIVE")]
 
 
 @pytest.mark.parametrize("case", ["no_device", "killed"])
