@@ -249,6 +249,16 @@ def test_a_script_started_again_by_hand_leaves_the_run_alone(tmp_path: Path) -> 
     assert (tmp_path / "job" / "by-hand-8" / "n1.log").exists()
 
 
+def test_ranks_of_two_nodes_do_not_start_at_the_same_moment_under_pmix(tmp_path: Path) -> None:
+    def script(nodes: tuple[str, ...], mpi: str) -> str:
+        plan = made(Scope.GROUP, lambda c: (Step(("prog", "a b"), Role.RANKS),), nodes)
+        return render(plan.jobs[0], {t.id: t for t in plan.tests}, JobOptions("c", mpi=mpi), tmp_path)
+    assert "-w 'n[1-2]' sh -c \"$STAGGER\" sh prog 'a b'\n" in script(("n1", "n2"), "pmix_v4")
+    assert "-w 'n[1-3]' prog 'a b'\n" in script(("n1", "n2", "n3"), "pmix")
+    assert "-w 'n[1-2]' prog 'a b'\n" in script(("n1", "n2"), "pmi2")
+    assert "PMIX" not in script(("n1", "n2"), "none")
+
+
 def test_the_head_of_the_script(tmp_path: Path) -> None:
     plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1", "n2", "n3"))
     options = JobOptions("hpcadmin:R:1", partition="val", gpus_per_node=4, qos="high")
