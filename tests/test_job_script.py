@@ -249,13 +249,14 @@ def test_a_script_started_again_by_hand_leaves_the_run_alone(tmp_path: Path) -> 
     assert (tmp_path / "job" / "by-hand-8" / "n1.log").exists()
 
 
-def test_ranks_of_two_nodes_do_not_start_at_the_same_moment_under_pmix(tmp_path: Path) -> None:
+def test_pmix_is_told_the_nodes_of_the_step_in_place_of_the_jobs(tmp_path: Path) -> None:
     def script(nodes: tuple[str, ...], mpi: str) -> str:
         plan = made(Scope.GROUP, lambda c: (Step(("prog", "a b"), Role.RANKS),), nodes)
         return render(plan.jobs[0], {t.id: t for t in plan.tests}, JobOptions("c", mpi=mpi), tmp_path)
-    assert "-w 'n[1-2]' sh -c \"$STAGGER\" sh prog 'a b'\n" in script(("n1", "n2"), "pmix_v4")
-    assert "-w 'n[1-3]' prog 'a b'\n" in script(("n1", "n2", "n3"), "pmix")
-    assert "-w 'n[1-2]' prog 'a b'\n" in script(("n1", "n2"), "pmi2")
+    told = script(("n1", "n2"), "pmix_v4")
+    assert "    export SLURM_JOB_NODELIST='n[1-2]' SLURM_NODELIST='n[1-2]'\n    ranks t0001 0 n1 " in told
+    assert "-w 'n[1-2]' prog 'a b'\n" in told
+    assert "SLURM_NODELIST" not in script(("n1", "n2"), "pmi2")
     assert "PMIX" not in script(("n1", "n2"), "none")
 
 
