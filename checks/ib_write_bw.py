@@ -64,8 +64,9 @@ def steps(context: Context) -> tuple[Step, ...]:
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     pair = Subject(tuple(n.name for n in context.nodes))
     if context.nodes:
-        server = perftest.read(lib.require(outputs, count=1, role=Role.SERVER)[0].text, "RDMA_Write")
-        client = perftest.read(lib.require(outputs, count=1, role=Role.CLIENT)[0].text, "RDMA_Write")
+        texts = [lib.require(outputs, count=1, role=role)[0].text for role in (Role.SERVER, Role.CLIENT)]
+        client = perftest.read(texts[1], "RDMA_Write")      # first: it says best what went wrong
+        server = perftest.read(texts[0], "RDMA_Write")
         _agree(server, client, context)
     else:
         client = perftest.read(lib.require(outputs, count=1)[0].text, "RDMA_Write")

@@ -17,7 +17,8 @@ _FIELD = re.compile(r"(Device|Link type|Transport type|Connection type|Number of
 _ADDRESS = re.compile(r"(local|remote) address: LID (\S{1,12}) QPN (\S{1,12}) PSN (\S{1,12})")
 BROKEN = ("completion with error", "failed status", "couldn't connect", "unable to init", "failed to modify",
           "couldn't read", "failed to exchange", "unable to find the hca", "did not detect", "is down",
-          "couldn't allocate", "failed to create", "couldn't listen", "couldn't get", "failed to register")
+          "couldn't allocate", "failed to create", "couldn't listen", "couldn't get", "failed to register",
+          "correlation coefficient")      # it could not tell the clock rate: all its values are 0, its status too
 _PLACE = 0.51      # units in the last place that rounding may take
 
 
