@@ -22,10 +22,6 @@ LIGHT: dict[str, str | int] = {
     "MailProg": "/bin/true",
 }
 
-# For whoever starts programs on the lab by hand. With Slurm's own choice, a tree, ranks leave MPI_Init before others
-# are ready, and on a machine with more ranks than cores many starts end in a segmentation fault (22.05.8).
-ENVIRONMENT = {"SLURM_PMIX_FENCE": "ring"}
-
 
 def slurm_conf(cluster: str, head_address: str, slurm_user: str, node_lines: Sequence[str], *,
                accounting: bool = False, gres: Iterable[str] = (), light: Mapping[str, str | int] = LIGHT) -> str:
@@ -80,8 +76,7 @@ def sshd_config(address: str) -> str:
     return (f"ListenAddress {address}\nHostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin prohibit-password\n"
             "PubkeyAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n"
             "UseDNS no\nStrictModes yes\nMaxStartups 200\nAcceptEnv LANG LC_*\nPrintMotd no\nPrintLastLog no\n"
-            "Subsystem sftp internal-sftp\n"
-            f"SetEnv {' '.join(f'{key}={value}' for key, value in ENVIRONMENT.items())}\n")
+            "Subsystem sftp internal-sftp\n")
 
 
 def client_config() -> str:
@@ -234,8 +229,8 @@ def cgroup_conf(version: tuple[int, int]) -> str:
     return "CgroupPlugin=disabled\n" if version >= (23, 11) else "CgroupPlugin=cgroup/v1\n"
 
 
-# The other ways of Slurm's PMIx plug-in to end a fence let ranks out of MPI_Init while others are still in it when the
-# machine is busy (seen with 22.05.8, PMIx 4.2 and Open MPI 4.1.4: what arrives too early ends a rank with signal 11).
+# With Slurm's own choice of PMIx fence, ranks leave MPI_Init while others are still in it: on a busy machine with several
+# ranks a node many starts of Open MPI 4.1.4 end with signal 11 (seen with 22.05.8 and PMIx 4.2). A ring holds them back.
 MPI_CONF = "PMIxCollFence=ring\n"
 
 

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from hpcadmin.errors import LabError
-from hpcadmin.lab import conftext
 from hpcadmin.lab.journal import Host, Lab, alive
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,7 +37,7 @@ def exec_argv(lab: Lab, host_name: str, user: str, argv: Sequence[str],
         raise LabError(f"the lab has the users root and {lab.user}, not {user!r}")
     home = "/root" if user == "root" else f"/shared/home/{user}"
     clean = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "PATH": SYSTEM_PATH, "LANG": "C.UTF-8",
-             **conftext.ENVIRONMENT, **{k: v for k, v in (environment or {}).items() if k in PASSED_ON}}
+             **{k: v for k, v in (environment or {}).items() if k in PASSED_ON}}
     become = [] if user == "root" else [
         "setpriv", f"--reuid={lab.uid}", f"--regid={lab.uid}", "--init-groups"]
     inside = ["env", "-i", *(f"{k}={v}" for k, v in clean.items()), *become, "setpriv", "--pdeathsig", "TERM",
