@@ -24,9 +24,13 @@ def test_setup_cfg_names_every_package() -> None:
 
 
 def test_bare_checkout_finds_its_data() -> None:
-    done = subprocess.run([sys.executable, "-S", "-c", "from hpcadmin.resources import data_dir; print(data_dir('checks'))"],
-                          cwd=ROOT, capture_output=True, text=True, check=True)
-    assert Path(done.stdout.strip()).samefile(ROOT / "checks")
+    code = "from hpcadmin.resources import data_dir; print(data_dir('checks'))"
+    done = output([sys.executable, "-S", "-c", code], ROOT)
+    assert Path(done.strip()).samefile(ROOT / "checks")
+
+
+def output(argv: list[str], cwd: Path) -> str:
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=True).stdout
 
 
 def make_env(folder: Path) -> Path:
@@ -42,13 +46,13 @@ def files_of(folder: Path, *suffixes: str) -> set[str]:
 def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     source = tmp_path / "source"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)], check=True)
+    output([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)], tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     bin_dir = make_env(tmp_path / "env")
     subprocess.run([bin_dir / "pip", "install", "-q", str(wheel)], check=True)
-    listed = subprocess.run([bin_dir / "hpcadmin", "checks", "list"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    listed = output([str(bin_dir / "hpcadmin"), "checks", "list"], tmp_path)
     for check in (ROOT / "checks").glob("*.py"):
-        assert check.stem in listed.stdout
+        assert check.stem in listed
     (installed,) = (tmp_path / "env").glob("lib/python3*/site-packages/hpcadmin")
     for name, suffixes in [("checks", (".py", ".toml", ".c", ".h")), ("conf_templates", (".j2",))]:
         assert files_of(source / name, *suffixes) <= files_of(installed / name, *suffixes)
@@ -62,5 +66,5 @@ def test_editable_install(tmp_path: Path) -> None:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
     bin_dir = make_env(tmp_path / "env")
     subprocess.run([bin_dir / "pip", "install", "-q", "-e", str(source)], check=True)
-    listed = subprocess.run([bin_dir / "hpcadmin", "checks", "list"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "mpi_hello" in listed.stdout
+    listed = output([str(bin_dir / "hpcadmin"), "checks", "list"], tmp_path)
+    assert "mpi_hello" in listed

@@ -229,8 +229,8 @@ def cgroup_conf(version: tuple[int, int]) -> str:
     return "CgroupPlugin=disabled\n" if version >= (23, 11) else "CgroupPlugin=cgroup/v1\n"
 
 
-# With Slurm's own choice of PMIx fence, ranks leave MPI_Init while others are still in it: on a busy machine with several
-# ranks a node many starts of Open MPI 4.1.4 end with signal 11 (seen with 22.05.8 and PMIx 4.2). A ring holds them back.
+# With Slurm's own choice of PMIx fence, ranks leave MPI_Init while others are still in it: on a busy machine with
+# several ranks a node many starts of Open MPI 4.1.4 end with signal 11 (seen with 22.05.8). A ring holds them back.
 MPI_CONF = "PMIxCollFence=ring\n"
 
 

@@ -8,19 +8,22 @@ from typing import Any
 import pytest
 from labtool import Lab, lab
 
+from hpcadmin.lab import slurmlog
+
 pytestmark = pytest.mark.lab
 NODES = [f"node0{i}" for i in range(1, 5)]
 TEN = 10
 
 
 def daemon_errors(cluster: Lab) -> list[str]:
-    """What slurmctld and the slurmds logged as error or fatal."""
+    """What slurmctld and the slurmds logged as error or fatal, but for the state files that a first start lacks."""
     found = []
     for host in ["head", *NODES]:
         done = cluster.lab("exec", "--node", host, "--user", "root", "--", "sh", "-c",
                            "cat /var/log/slurm/slurm*.log 2>/dev/null")
         assert "slurm" in done.out, f"no Slurm log on {host}"
-        found += [f"{host}: {line}" for line in done.out.splitlines() if "error:" in line or "fatal:" in line]
+        lines = done.out.splitlines()
+        found += [f"{host}: {line}" for line in [*slurmlog.errors(lines), slurmlog.fatal(lines)] if line]
     return found
 
 
