@@ -38,8 +38,10 @@ BASE_PACKAGES="python3 python3-venv ca-certificates"
 LAB_PACKAGES="slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins openmpi-bin libopenmpi-dev gcc libc6-dev
  openssh-server openssh-client iproute2 util-linux procps pciutils hwloc-nox"
 
-LAB_TEST_PACKAGES="mariadb-server slurmdbd debootstrap chromium dash busybox"
-RDMA_PACKAGES="linux-image-amd64 qemu-system-x86 perftest rdma-core ibverbs-utils ibverbs-providers kmod"
+LAB_TEST_PACKAGES="mariadb-server slurmdbd debootstrap chromium dash busybox-static"
+# tiny-initramfs first: another initramfs tool would bring udev and a newer systemd. busybox-static, as virtme-ng wants.
+RDMA_PACKAGES="tiny-initramfs linux-image-amd64 qemu-system-x86 busybox-static kmod perftest ibverbs-utils
+ ibverbs-providers iproute2"
 
 # make_venv EXTRA: the virtual environment, outside the checkout so that an ordinary user can read it wherever the
 # checkout lies. hpcadmin is installed into it as from a wheel, anew whenever a file of the project has changed.
