@@ -97,6 +97,10 @@ class CommandLine:
 
     def _run(self, *argv: str, allow: str = "") -> Answer:
         """The answer of a command that succeeded, or whose error `allow` matches; else the error in one line."""
+        conf = self._environment.get("SLURM_CONF", "")
+        if conf and not Path(conf).exists():        # Slurm's commands would wait a minute for it
+            raise SlurmError("there is no such file", where=conf, hint="SLURM_CONF in the environment names it as "
+                             "slurm.conf")
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment,
