@@ -15,6 +15,7 @@ from hpcadmin.text import byte_size, number
 
 MOST_AGAIN = 200     # tests that are measured again at most; what is beyond that stays as it was first judged
 _PAIRS_A_NODE = 8    # of a node that its peers accuse: its best pairs, since the best one decides
+_SILENT = 6          # so many programs that hung without a word are tried again; more are no accident
 _CONTROLS = 3        # pairs of nodes that nobody accuses, measured again beside them
 
 
@@ -45,12 +46,15 @@ def doubtful(results: Sequence[TestResult], verdicts: Sequence[Verdict], *, most
     """Ids of the tests that are to be measured again before anybody is accused, each only once.
 
     These are performance values that failed by a limit, the pairs of nodes that their peers accuse, and a few pairs of
-    nodes that nobody accuses: they show what the machine gives at that time.
+    nodes that nobody accuses: they show what the machine gives at that time. Parallel programs that hung before they
+    said a word are tried again where they are few: a launch that lost a message is no fault of the nodes.
     """
     repeated = {r.test.repeats for r in results}
     firsts = {r.test.id: r for r in results if not r.test.repeats and r.test.id not in repeated}
     wanted: dict[str, None] = {}
     accused: dict[str, set[str]] = {}
+    silent = [r.test.id for r in firsts.values() if r.silent]
+    wanted.update(dict.fromkeys(silent if len(silent) <= _SILENT else ()))
     for verdict in verdicts:
         if verdict.status is not Status.FAIL or verdict.measurement is None:
             continue
@@ -155,6 +159,8 @@ def _plain(result: TestResult, status: Status, reason: str, basis: str = "output
 def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: _Finder) -> list[Verdict]:
     if result.not_run:
         return [_plain(result, Status.NOT_RUN, result.not_run, "plan")]
+    if result.silent and repetitions:
+        return _after_silence(result, repetitions, finder)
     verdicts = [_plain(result, Status.ERROR, result.error)] if result.error else []
     judged = [m for m in result.measurements if m.key or m.expected is not None]
     if not judged and not result.error:
@@ -167,6 +173,27 @@ def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: _
             outcome = _after_repetitions(outcome, m, place, repetitions, finder)
         verdicts.append(_verdict(result, m, outcome, repetitions))
     return _with_side_values(result, verdicts)
+
+
+def _after_silence(result: TestResult, repetitions: Sequence[TestResult], finder: _Finder) -> list[Verdict]:
+    """A program that hung without a word at first: an ERROR, unless every repetition could be measured; then what the
+    worst of them says, but never better than WARN. Whatever said something before it failed stays an ERROR."""
+    failed = [r.error or r.not_run or "nothing measured" for r in repetitions if r.error or r.not_run
+              or not r.measurements]
+    if failed:
+        times = f"{len(failed)} of {len(repetitions)} times" if len(repetitions) > 1 else "once more"
+        return [_plain(replace(result, outputs=_outputs(result, repetitions)), Status.ERROR,
+                       f"{result.error}; again {times}: {failed[0]}")]
+    tries = [_judge_test(r, (), finder) for r in repetitions]
+    worst = max(tries, key=lambda found: max(v.status.rank for v in found))
+    remark = f"first {result.error}; good when measured again"
+    return [replace(v, test=result.test.id, outputs=_outputs(result, repetitions),
+                    status=Status.WARN if v.status is Status.PASS else v.status,
+                    reason=remark if v.status is Status.PASS else f"{v.reason}; first {result.error}") for v in worst]
+
+
+def _outputs(result: TestResult, repetitions: Sequence[TestResult]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*result.outputs, *(o for r in repetitions for o in r.outputs)]))
 
 
 def _kind(m: Measurement) -> object:
@@ -188,7 +215,7 @@ def _verdict(result: TestResult, m: Measurement, outcome: _Outcome, repetitions:
         check=result.test.check, subject=m.subject if m.subject.nodes else result.test.subject, status=status,
         reason=reason, test=result.test.id, measurement=storable, limit=outcome.limit, basis=outcome.basis,
         attempt=max((r.test.attempt for r in used), default=result.test.attempt), simulated=result.simulated,
-        outputs=tuple(dict.fromkeys([*result.outputs, *(o for r in used for o in r.outputs)])))
+        outputs=_outputs(result, used))
 
 
 def _with_side_values(result: TestResult, verdicts: list[Verdict]) -> list[Verdict]:

@@ -24,7 +24,14 @@ def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check:
             measurements = _sound(found)
         except HpcadminError as exc:
             error = printable(str(exc), limit=500)
-    return TestResult(test, measurements, error, outputs=outputs, simulated=simulated)
+    return TestResult(test, measurements, error, outputs=outputs, simulated=simulated,
+                      silent=bool(error) and not missing and all(map(_silent, frames)))
+
+
+def _silent(frame: Frame) -> bool:
+    """A program on several nodes that was killed at its time-out and had printed nothing; srun's own words aside."""
+    own = all(not line.strip() or line.startswith((b"srun:", b"slurmstepd")) for line in frame.body.splitlines())
+    return frame.role == "ranks" and "timeout" in frame.flags and "truncated" not in frame.flags and own
 
 
 def _sound(found: object) -> tuple[Measurement, ...]:

@@ -129,6 +129,7 @@ class TestResult:
     """What one test left behind: measurements, or why there are none.
 
     error: it could not be measured (crash, time-out, unreadable). not_run: it was never started, with the reason.
+    silent: the error is that a parallel program hung before it said a word, as when its launch lost a message.
     """
 
     __test__ = False                    # the name begins like a test of pytest's
@@ -137,6 +138,7 @@ class TestResult:
     measurements: tuple[Measurement, ...] = ()
     error: str = ""
     not_run: str = ""
+    silent: bool = False
     outputs: tuple[str, ...] = ()       # references into the run folder: "jobs/2/node01.log#t0003"
     simulated: str = ""
 

@@ -282,6 +282,22 @@ def test_repetitions_do_not_undo_errors_or_unequal_facts() -> None:
         assert statuses(judge([first, good], [PINGPONG]))[0] in (Status.ERROR, Status.FAIL)
 
 
+def test_a_launch_that_hung_without_a_word_is_tried_again_and_is_never_better_than_warn() -> None:
+    hung = one(error="did not end within 60 s", silent=True)
+    assert doubtful([hung], judge([hung], [PINGPONG])) == ["t0001"]
+    good = [repeated(hung, 900.0, attempt=n, alone=True) for n in (2, 3)]
+    [verdict] = judge([hung, *good], [PINGPONG])
+    assert verdict.status is Status.WARN
+    assert "did not end within 60 s" in verdict.reason
+    assert verdict.test == "t0001"
+    slow = repeated(hung, 12.0, attempt=3, alone=True)
+    assert statuses(judge([hung, good[0], slow], [PINGPONG])) == [Status.FAIL]
+    hung_again = repeated(hung, 0.0, attempt=3, alone=True, error="did not end within 60 s")
+    assert statuses(judge([hung, good[0], hung_again], [PINGPONG])) == [Status.ERROR]
+    many = [replace(r, error="hung", silent=True, measurements=()) for r in pair_results(lambda _a, _b: 1.0, names(6))]
+    assert doubtful(many, judge(many, [PINGPONG])) == []
+
+
 def test_a_repetition_without_its_first_is_an_error() -> None:
     [verdict] = judge([repeated(one(bandwidth(80.0)), 900.0, attempt=2, alone=True)], [PINGPONG])
     assert verdict.status is Status.ERROR

@@ -191,7 +191,7 @@ static void ping(const size_t *sizes, int rows, double seconds, unsigned char *o
     for (int i = 0; i < rows; i++) {
         int count = measure(out, in, sizes[i], seconds * weight(sizes[i]) / total, samples);
         double best = samples[0], median = samples[count / 2];
-        snprintf(row, sizeof row, "%10lu %7d %12.3f %12.3f %12.3f %12.3f", (unsigned long)sizes[i], count, best * 1e6, median * 1e6,
+        snprintf(row, sizeof row, "%10lu %7d %12.3f %12.3f %14.6f %14.6f", (unsigned long)sizes[i], count, best * 1e6, median * 1e6,
                  (double)sizes[i] / best / 1e6, (double)sizes[i] / median / 1e6);
         sum = fnv(sum, row);
         printf("%s\n", row);

@@ -48,9 +48,10 @@ def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory:
         return 0
     outcome = validate(request, site, CommandLine(), Progress())
 
-    from hpcadmin.report import formats
+    from hpcadmin.report import formats, terminal_options
     from hpcadmin.rundata import read_run
-    sys.stdout.write(formats()["json" if as_json else "table"].render(read_run(outcome.folder)))
+    report = formats()["json" if as_json else "table"]
+    sys.stdout.write(report.render(read_run(outcome.folder), terminal_options()))
     return outcome.exit_status
 
 

@@ -23,6 +23,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./,:=@+\[\]-]+")
 # With Slurm's own choice, a tree, ranks leave MPI_Init before others are ready: on a busy machine with several ranks a
 # node every second start of an Open MPI program ended in a segmentation fault (22.05.8), none in a hundred with a ring.
 PMIX_FENCE = "export SLURM_PMIX_FENCE=ring"
+# While a slurmstepd starts its tasks it has put off root's rights and refuses the credential of another's first message
+# ("Munge decode failed: Unauthorized credential"), and the ring never closes: 5 of 150 starts on four nodes hung in
+# MPI_Init (22.05.8), none of 200 when the ranks begin a little later than all slurmstepds.
+PMIX_LATER = """LATER='sleep 0.3; exec "$@"'"""
 STEP_SLACK_S = 5        # for the start of a step, beyond the time that its command gets
 
 
@@ -47,7 +51,7 @@ def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOption
     parts += [f"SELF={quote(str(folder / 'script'))}", f"OUT={quote(str(folder))}",
               f"SRUN={quote(' '.join(_srun(options)))}",
               f"PLAIN={quote('--mpi=none --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1')}",
-              *([PMIX_FENCE] if options.mpi.startswith("pmix") else []), "",
+              *([PMIX_FENCE, PMIX_LATER] if options.mpi.startswith("pmix") else []), "",
               _FUNCTIONS.read_text(encoding="utf-8"), "# what each node runs by itself", *_on_nodes(job, tests), ""]
     for number, stage in enumerate(job.stages, 1):
         parts += [f"# {number}. {_comment(stage.name)}", *_stage(number, stage, tests, options), ""]
@@ -81,6 +85,10 @@ def _value(key: str, text: str) -> str:
 
 def _srun(options: JobOptions) -> list[str]:
     return ["--overlap"] if options.overlap else []
+
+
+def _later(step: Step, options: JobOptions) -> str:
+    return 'sh -c "$LATER" sh ' if options.mpi.startswith("pmix") and len(step.nodes) > 1 else ""
 
 
 def _argv(step: Step) -> str:
@@ -146,7 +154,7 @@ def _test(test: PlannedTest, options: JobOptions) -> list[str]:
         if step.role is Role.RANKS:
             lines += _pmix_nodes(where, options)
             lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} "
-                         f"{quoted(_parallel(step, options))} {_argv(step)}")
+                         f"{quoted(_parallel(step, options))} {_later(step, options)}{_argv(step)}")
         elif step.role is Role.SERVER:
             ready = step.ready
             port = f"{ready.port:04x}" if ready and ready.port is not None else "-"
