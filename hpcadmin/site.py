@@ -39,7 +39,8 @@ def parse_toml(raw: bytes, name: str) -> dict[str, Any]:
         line = raw[: exc.start].count(b"\n") + 1
         raise SiteError("is not UTF-8", where=f"{name}:{line}") from exc
     try:
-        return tomllib.loads(text)
+        tables: dict[str, Any] = tomllib.loads(text)
+        return tables
     except tomllib.TOMLDecodeError as exc:
         match = re.search(r"\(at line (\d+), column (\d+)\)", str(exc))
         line_text = f"{name}:{match[1]}" if match else f"{name}:{text.count(chr(10)) + 1}"
