@@ -455,9 +455,12 @@ def test_lost_and_missing_devices_fail(reduce):
 @needs_mpirun
 def test_a_slow_gpu_is_measurably_slower(reduce):
     from hpcadmin.checklib import nccl
-    values = [nccl.read(reduce(2, "-b", "256K", "-e", "256K", "-n", "10", faults=faults).stdout,
-                        "all_reduce_perf").average for faults in ("", "gpu 1 slow\n")]
-    assert values[1] < values[0] * 0.6
+    best = {"": 0.0, "gpu 1 slow\n": 0.0}
+    for _ in range(4):      # in turn, and the best of each: whatever else the machine does only makes a run slower
+        for faults, before in best.items():
+            done = reduce(2, "-b", "256K", "-e", "256K", "-n", "10", faults=faults)
+            best[faults] = max(before, nccl.read(done.stdout, "all_reduce_perf").average)
+    assert best["gpu 1 slow\n"] < best[""] * 0.6
 
 
 # --- ib_write_bw
