@@ -83,7 +83,8 @@ class JobRun:
                     self.ending, over = job.ending, now + LOST_GRACE_S
                 elif job is not None and job.base == "PENDING":
                     started = now
-                poll = min(poll * 2, SLOWEST_POLL_S)
+                ending = job is not None and job.base == "COMPLETING"       # up to KillWait, 30 s, and then it is over
+                poll = FIRST_POLL_S if ending else min(poll * 2, SLOWEST_POLL_S)
                 next_poll = now + poll
             if now - started > self.job.time_limit_min * 60 + DEADLINE_SLACK_S and over is None:
                 self.ending, over = "passed its own deadline and Slurm does not say what became of it", now

@@ -229,7 +229,8 @@ def test_a_job_that_somebody_cancels_is_said_to_be_cancelled(cluster: Loopback) 
         assert time.monotonic() < end
         time.sleep(0.1)
     cluster.slurm("scancel", cluster.queue()[0].split()[0])
-    process.communicate(timeout=60)
+    # A step that slurmd was just starting is only ended after KillWait (30 s); until then the job is COMPLETING.
+    process.communicate(timeout=120)
     assert process.returncode == 3
     run = last(cluster)
     assert {v.status for v in run.verdicts} == {Status.ERROR}
