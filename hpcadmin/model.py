@@ -27,6 +27,7 @@ class NumaNode:
     id: int
     cpus: tuple[int, ...]
     memory_mib: int | None = None
+    distances: tuple[int, ...] = ()  # to each NUMA node, in the order of Cpu.numa (ACPI SLIT); (): unknown
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,25 @@ class Cpu:
     cores: tuple[Core, ...] = ()
     numa: tuple[NumaNode, ...] = ()
     offline: tuple[int, ...] = ()
+    l3: tuple[tuple[int, ...], ...] = ()        # OS CPUs under each L3 cache; (): unknown
 
     @property
     def cpus(self) -> int | None:
         if self.sockets is None or self.cores_per_socket is None or self.threads_per_core is None:
             return None
         return self.sockets * self.cores_per_socket * self.threads_per_core
+
+
+@dataclass(frozen=True)
+class MigDevice:
+    """A MIG device of an NVIDIA GPU. profile: "1g.10gb"; index: the device's number on its GPU."""
+
+    index: int
+    profile: str = ""
+    uuid: str = ""
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,21 @@ class Gpu:
     ecc: str = ""
     persistence: str = ""
     power_limit_w: float | None = None
-    mig: str = ""
+    power_limit_max_w: float | None = None
+    mig: str = ""                    # MIG mode now: "Enabled", "Disabled"; "": unknown or not supported
+    mig_pending: str = ""
+    mig_devices: tuple[MigDevice, ...] = ()
+    compute_mode: str = ""
+    fabric_state: str = ""           # "Completed", "In Progress", …: registration with the NVLink fabric (NVSwitch)
+    fabric_status: str = ""
+    fabric_cluster_uuid: str = ""
+    fabric_clique: str = ""
+    part_number: str = ""
+    pci_id: str = ""                 # vendor:device, "10de:2330"
+    render: int | None = None        # minor of /dev/dri/renderD*, AMD and Intel
+    partition: str = ""              # AMD compute and memory partition: "SPX/NPS1"
+    nvlinks_active: int | None = None
+    nvlinks_inactive: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +128,20 @@ class Nic:
     pci: str = ""
     numa: int | None = None
     virtual: bool = False            # no hardware behind it (veth, bridge, bond, lo)
+    port_guid: str = ""
+    sm_lid: int | None = None
+    active_mtu: int | None = None    # of the RDMA port, bytes
+    serial: str = ""
+    description: str = ""            # InfiniBand node description: "node01 mlx5_0"
+    vfs: int | None = None           # SR-IOV VFs that are on; on the physical function
+    pf: str = ""                     # PCI address of the physical function, on a VF
+    bond: str = ""                   # the bond that it belongs to
+    bonded: tuple[str, ...] = ()     # on a bond: its members
+    pcie_gen: int | None = None
+    pcie_width: int | None = None
+    pcie_gen_max: int | None = None
+    pcie_width_max: int | None = None
+    gpu_relations: tuple[str, ...] = ()  # topo -m labels (PIX, NODE, …) to each of Node.gpus; (): not told
 
 
 @dataclass(frozen=True)
@@ -113,6 +155,64 @@ class PciDevice:
     link: str = ""                   # "32.0 GT/s PCIe x16"
     link_max: str = ""
     driver: str = ""
+    name: str = ""                   # as lspci calls it
+    parent: str = ""                 # address of the bridge above; "" at a root bus, or unknown
+    root: str = ""                   # root bus: "0000:20"
+
+
+@dataclass(frozen=True)
+class Dimm:
+    slot: str
+    size_mib: int | None = None      # None: the slot is empty, or its size is unknown (then `kind` says "unknown")
+    kind: str = ""                   # DDR5
+    speed_mts: int | None = None     # as it runs
+    speed_max_mts: int | None = None
+    manufacturer: str = ""
+    part: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class Disk:
+    name: str                        # nvme0n1
+    model: str = ""
+    size_bytes: int | None = None
+    serial: str = ""
+    firmware: str = ""
+    rotational: bool | None = None
+    transport: str = ""              # nvme, sata, sas
+    pci: str = ""
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class Mount:
+    target: str
+    source: str
+    kind: str                        # lustre, gpfs, beegfs, wekafs, nfs4
+    options: str = ""
+
+
+@dataclass(frozen=True)
+class Bmc:
+    """What the board management controller tells; empty where it did not answer."""
+
+    address: str = ""
+    firmware: str = ""
+    manufacturer: str = ""
+    psus: tuple[str, ...] = ()       # "PSU1: ok", "PSU2: failed"
+    fans: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()     # the newest entries of the system event log
+    settings: Mapping[str, str] = field(default_factory=dict)   # BIOS attributes that matter: SMT, NPS, ACS, IOMMU
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text that a node was read from, to be opened again when somebody asks why. path may be gone by then."""
+
+    path: str
+    kinds: tuple[str, ...] = ()
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +241,65 @@ class Node:
     unknown: tuple[str, ...] = ()    # parts no source told: "gpus", "cpu.cores", ...
     problems: tuple[str, ...] = ()   # faults and contradictions found while reading
     captured: str = ""               # ISO time with zone
+    uuid: str = ""                   # system UUID (SMBIOS)
+    board_serial: str = ""
+    chassis_serial: str = ""
+    bios_date: str = ""
+    command_line: str = ""           # of the kernel
+    dimms: tuple[Dimm, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    bmc: Bmc = field(default_factory=Bmc)
+    settings: Mapping[str, str] = field(default_factory=dict)   # as the kernel sees it: SMT, IOMMU, …
+    versions: Mapping[str, str] = field(default_factory=dict)   # name -> version: ofed, ucx, openmpi, …
+    time_sync: str = ""              # "chrony, synchronised to 10.0.0.1"; "": unknown
+    neighbours: tuple[tuple[str, str, str], ...] = ()   # LLDP: own interface, neighbour, its port
+    sources: tuple[Source, ...] = ()
+
+
+
+@dataclass(frozen=True)
+class SwitchPort:
+    """A port of a switch or host adapter in the fabric, with what is plugged into it."""
+
+    number: int
+    peer: str = ""                   # name of the device at the other end; "": nothing, or unknown
+    peer_guid: str = ""
+    peer_port: int | None = None
+    width: str = ""                  # "4X"; "": unknown
+    speed: str = ""                  # "NDR", "HDR", or "100G" for Ethernet
+    state: str = ""
+    width_best: str = ""             # what both ends could do, where that is told
+    speed_best: str = ""
+
+
+@dataclass(frozen=True)
+class FabricDevice:
+    """A switch, a host adapter (kind "ca") or a router. level: 1 for leaves, 2 for spines, …; None: not derivable."""
+
+    name: str
+    kind: str                        # "switch", "ca", "router"
+    guid: str = ""
+    lid: int | None = None
+    host: str = ""                   # of an adapter: the node that it is in; "": not told by its description
+    device: str = ""                 # of an adapter: mlx5_0
+    level: int | None = None
+    description: str = ""
+    ports: tuple[SwitchPort, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A network as its dumps describe it. kind: "infiniband", "ethernet"."""
+
+    kind: str = "infiniband"
+    devices: tuple[FabricDevice, ...] = ()
+    problems: tuple[str, ...] = ()   # degraded links, missing cables, contradictions
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def switches(self) -> tuple[FabricDevice, ...]:
+        return tuple(device for device in self.devices if device.kind == "switch")
 
 
 @dataclass(frozen=True)
@@ -175,6 +334,7 @@ class Inventory:
     odd: tuple[OddOneOut, ...] = ()
     failed: tuple[Failed, ...] = ()
     created: str = ""
+    fabrics: tuple[Fabric, ...] = ()
     schema: int = INVENTORY_SCHEMA
 
     def node(self, name: str) -> Node | None:

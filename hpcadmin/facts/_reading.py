@@ -1,0 +1,62 @@
+"""What one captured text says: the frame for everything that is read from files instead of from our own probe.
+
+A document is a text that somebody has: pasted, mailed, kept. A fact's module that can read such texts has
+`FORMS` and `read(document)`, which returns its readings: none when nothing of its kind is in there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMS = ("text", "xml", "json", "tree")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text as it came, and cleaned: no ANSI codes, no CR, no byte order mark, prompts left in place.
+
+    form: "text", "xml", "json", or "tree": an archive or folder of a node's /sys and /proc, by path without the
+    leading slash. lines: cleaned, numbered as in the file: line n is lines[n-1].
+    """
+
+    name: str
+    form: str = "text"
+    lines: tuple[str, ...] = ()
+    tree: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False                # larger than the limit: what follows is not here
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault, contradiction or oddity that the text itself shows, in one line. note: worth knowing, no fault."""
+
+    what: str
+    line: int | None = None
+    note: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one text, or a part of it, determines.
+
+    kind: a name of the format, as "nvidia-smi topo -m". value: the tool's own record, which is joined into a node; None
+    where it is not about a node. known: the same as plain values (dict, list, str, int, float, bool, None), for people
+    and programs, only what the text determines. missing: parts that are cut off or not in the text. refused: why no
+    configuration may be made from it. assumed: what would follow, each with the assumption it needs.
+    """
+
+    kind: str
+    first: int = 1
+    last: int = 1
+    value: Any = None
+    known: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+    refused: str = ""
+    assumed: tuple[Mapping[str, Any], ...] = ()
