@@ -62,6 +62,8 @@ def facts() -> dict[str, Fact]:
         if info.name.startswith("_"):
             continue
         module = importlib.import_module(f"hpcadmin.facts.{info.name}")
+        if not hasattr(module, "COMMAND"):
+            continue                     # reads files only
         found.append(Fact(module.NAME, module.COMMAND.strip("\n"), module.parse,
                           getattr(module, "LIMIT", DEFAULT_LIMIT), getattr(module, "ORDER", DEFAULT_ORDER)))
     return {fact.name: fact for fact in sorted(found, key=lambda fact: (fact.order, fact.name))}

@@ -1,0 +1,77 @@
+"""Every reader there is, put to one document: what it says, and what nobody could read in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hpcadmin.errors import ParseError
+from hpcadmin.facts._base import quote
+from hpcadmin.facts._reading import Document, Reading
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A module of hpcadmin.facts that reads texts which people have."""
+
+    name: str
+    forms: tuple[str, ...]
+    read: Callable[[Document], tuple[Reading, ...]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was made of one document. errors: it is of that kind, and cannot be used."""
+
+    readings: tuple[Reading, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> str:
+        """Why nothing may be configured from it; "" when something may."""
+        reasons = [reading.refused for reading in self.readings if reading.refused]
+        return "; ".join(dict.fromkeys([*self.errors, *reasons])) if reasons or self.errors else ""
+
+
+@cache
+def readers() -> tuple[Reader, ...]:
+    """Found by listing this folder, in the order of their names."""
+    found = []
+    for info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if not info.name.startswith("_"):
+            module = importlib.import_module(f"hpcadmin.facts.{info.name}")
+            if hasattr(module, "FORMS"):
+                found.append(Reader(info.name, tuple(module.FORMS), module.read))
+    return tuple(found)
+
+
+def read_document(document: Document) -> Outcome:
+    """All readings of the document, in the order of their lines. One that nobody can read has an error that names the
+    first line there is."""
+    readings: list[Reading] = []
+    errors: list[str] = []
+    for reader in readers():
+        if document.form not in reader.forms:
+            continue
+        try:
+            readings += reader.read(document)
+        except ParseError as exc:
+            errors.append(str(exc) if exc.where else f"{document.name}: {exc}")
+    if not readings and not errors:
+        errors.append(_unread(document))
+    if document.cut:
+        errors.append(f"{document.name}: larger than what is read of a file: its end is not here")
+    return Outcome(tuple(sorted(readings, key=lambda reading: (reading.first, reading.last))), tuple(errors))
+
+
+def _unread(document: Document) -> str:
+    if document.form == "tree":
+        return f"{document.name}: nothing of /sys or /proc that is known here"
+    for number, line in enumerate(document.lines, 1):
+        if line.strip():
+            return f"{document.name}:{number}: not the output of a tool that is known here: {quote(line)}"
+    return f"{document.name}: is empty"

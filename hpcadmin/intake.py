@@ -1,0 +1,260 @@
+"""What a sysadmin has (texts, folders of them, archives, dumps of /sys) taken in: files to documents, by node."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+from hpcadmin.documents import MAX_BYTES, decode, documents, is_capture, tree
+from hpcadmin.errors import StoreError, UsageError
+from hpcadmin.facts import Document
+from hpcadmin.files import read_bounded
+from hpcadmin.hosts import is_node_name
+
+MAX_FILES = 200_000
+MAX_TREE_FILE = 256 * 1024               # of a file of /sys or /proc
+MAX_ARCHIVE = 512 * 1024 * 1024          # unpacked
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
+# What people add to a node's name when they keep a tool's output in a file.
+_KINDS = frozenset({
+    "amd-smi", "capture", "dmesg", "dmidecode", "hwloc", "ibdev2netdev", "ibstat", "ibstatus", "ibv_devinfo", "json",
+    "lldp", "log", "lscpu", "lspci", "lstopo", "nccl", "numactl", "nvidia-smi", "nvlink", "out", "rocm-smi", "slurmd",
+    "smi", "topo", "txt", "xml",
+})
+_TREE_TOPS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/meminfo")
+
+
+@dataclass
+class Taken:
+    """What belongs together: the texts of one node. captures: what our own probe printed, by file."""
+
+    node: str
+    documents: list[Document] = field(default_factory=list)
+    captures: dict[str, str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+def take(paths: Sequence[str], node: str = "") -> list[Taken]:
+    """The texts under the paths, by node: a folder's files NODE.txt, NODE.lscpu.txt and folders NODE/; a file by its
+    own name; "-" is stdin. node: all of it is about that one. Raises UsageError when a path holds nothing or two files
+    claim to be the capture of one node."""
+    found: dict[str, Taken] = {}
+    for path in paths:
+        for name, item in _walk(path):
+            own = node or name
+            taken = found.setdefault(own, Taken(own))
+            if isinstance(item, Document):
+                taken.documents.append(item)
+            elif isinstance(item, StoreError):
+                taken.errors.append(str(item))
+            else:
+                _put(taken, *item)
+    return list(found.values())
+
+
+def _put(taken: Taken, file: str, data: bytes) -> None:
+    text = decode(data[:MAX_BYTES])
+    if not is_capture(text):
+        taken.documents += documents(file, data)
+        return
+    if taken.captures:
+        raise UsageError(f"two captures of {taken.node}: {next(iter(taken.captures))} and {file}")
+    taken.captures[file] = text
+    if len(data) > MAX_BYTES:
+        taken.errors.append(f"{file}: larger than {MAX_BYTES} bytes: its end is not here")
+
+
+Item = Document | StoreError | tuple[str, bytes]
+
+
+def _walk(path: str) -> Iterator[tuple[str, Item]]:
+    """(node, what) of all that a path given by the user holds."""
+    if path == "-":
+        yield "stdin", ("stdin", sys.stdin.buffer.read(MAX_BYTES + 1))
+        return
+    place = Path(path)
+    if not place.exists():
+        raise UsageError("there is no such file or folder", where=path)
+    try:
+        place = place.resolve() if place.is_symlink() else place     # the user named the link: that one is followed
+        if place.is_dir():
+            yield from _folder(place)
+        else:
+            yield from _file(place, _node_of(place.name) or "node")
+    except OSError as exc:
+        raise UsageError(f"cannot be read: {exc.strerror}", where=path) from exc
+
+
+def _folder(folder: Path) -> Iterator[tuple[str, Item]]:
+    if _is_tree(folder):
+        yield _node_of(folder.name) or "node", _read_tree(folder)
+        return
+    entries = sorted(
+        (entry for entry in os.scandir(folder) if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    if len(entries) > MAX_FILES:
+        raise UsageError(f"more than {MAX_FILES} files", where=str(folder))
+    empty = True
+    for entry in entries:
+        path, name = Path(entry.path), _node_of(entry.name)
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            continue                     # never followed: nodes may write in such folders
+        if not name:
+            raise UsageError(f"{entry.name!r} is not named after a node", where=str(folder),
+                             hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
+        empty = False
+        if entry.is_dir():
+            yield from ((name, item) for item in _of_node(path))
+        else:
+            yield from _file(path, name)
+    if empty:
+        raise UsageError("the folder has no captures (NODE.txt, or NODE/ with texts)", where=str(folder))
+
+
+def _of_node(folder: Path) -> Iterator[Item]:
+    """All texts in the folder of one node, at any depth."""
+    if _is_tree(folder):
+        yield _read_tree(folder)
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_symlink() or entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _of_node(Path(entry.path))
+        elif entry.is_file():
+            yield from (item for _, item in _file(Path(entry.path), ""))
+
+
+def _file(path: Path, node: str) -> Iterator[tuple[str, Item]]:
+    if path.name.lower().endswith(_ARCHIVES):
+        yield from _archive(path, node)
+        return
+    try:
+        yield node, (str(path), read_bounded(path, limit=MAX_BYTES + 1))
+    except StoreError as exc:
+        yield node, exc
+
+
+def _node_of(name: str) -> str:
+    """node01 of node01.lscpu.txt, node01.txt and node01.tar.gz; "" when that is no name of a node."""
+    lower = name.lower()
+    for suffix in _ARCHIVES:
+        if lower.endswith(suffix):
+            name = name[: -len(suffix)]
+            break
+    parts = name.split(".")
+    while len(parts) > 1 and parts[-1].lower() in _KINDS:
+        parts.pop()
+    found = ".".join(parts)
+    return found if is_node_name(found) else ""
+
+
+# --- archives and dumps of /sys -----------------------------------------------------------------------------------
+
+
+def _archive(path: Path, node: str) -> Iterator[tuple[str, Item]]:
+    """A dump of /sys and /proc is one document; any other archive is a folder of texts."""
+    try:
+        files = _unpack(path)
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as exc:
+        yield node, StoreError(f"cannot be unpacked: {exc}", where=str(path))
+        return
+    top = _tree_top(files)
+    if top is not None:
+        yield node, tree(str(path), {name[len(top):]: data for name, data in files.items() if name.startswith(top)})
+        return
+    for name, data in files.items():
+        parts = PurePosixPath(name).parts
+        own = _node_of(parts[-2] if len(parts) > 2 else parts[-1])
+        yield own or node, (f"{path}:{name}", data)
+
+
+def _unpack(path: Path) -> dict[str, bytes]:
+    """The regular files by their names; raises ValueError when it is larger than allowed."""
+    with path.open("rb") as raw:
+        head = raw.read(6)
+        raw.seek(0)
+        stream = _opened(raw, head)
+        files: dict[str, bytes] = {}
+        links: dict[str, str] = {}
+        total = 0
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                name = str(PurePosixPath(member.name)).lstrip("/").removeprefix("./")
+                if ".." in PurePosixPath(name).parts:
+                    continue
+                if member.issym():
+                    links[name] = _target(name, member.linkname)
+                if not member.isfile():
+                    continue
+                content = archive.extractfile(member)
+                data = content.read(MAX_BYTES + 1) if content else b""
+                total += len(data) + 512
+                if total > MAX_ARCHIVE or len(files) >= MAX_FILES:
+                    raise ValueError(f"more than {MAX_ARCHIVE} bytes or {MAX_FILES} files")
+                files[name] = data
+    for name, target in links.items():
+        files.setdefault(f"{name}@", target.encode("utf-8", "surrogateescape"))
+    return files
+
+
+def _opened(raw: BinaryIO, head: bytes) -> BinaryIO:
+    """Through what it is packed with, by its first bytes."""
+    if head.startswith(b"\x1f\x8b"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if head.startswith(b"BZh"):
+        return cast(BinaryIO, bz2.BZ2File(raw))
+    return cast(BinaryIO, lzma.LZMAFile(raw)) if head.startswith(b"\xfd7zXZ") else raw
+
+
+def _target(link: str, to: str) -> str:
+    """Where a link of that name leads, from the top of the tree."""
+    return os.path.normpath(str(PurePosixPath(link).parent / to))
+
+
+def _tree_top(files: Mapping[str, bytes]) -> str | None:
+    """What stands before sys/ and proc/ in the names: "", or "node01/"."""
+    for name in files:
+        for top in _TREE_TOPS:
+            if name.startswith(top):
+                return ""
+            place = name.find("/" + top)
+            if place >= 0:
+                return name[: place + 1]
+    return None
+
+
+def _is_tree(folder: Path) -> bool:
+    return any((folder / top).exists() for top in _TREE_TOPS)
+
+
+def _read_tree(folder: Path) -> Document:
+    """The small files under sys and proc; links as NAME@ with where they lead to, as in an archive."""
+    files: dict[str, bytes] = {}
+    cut = False
+    for top in ("sys", "proc"):
+        for here, folders, names in os.walk(folder / top):
+            for name in [*folders, *names]:
+                path = Path(here, name)
+                key = str(path.relative_to(folder))
+                if path.is_symlink():
+                    files[f"{key}@"] = _target(key, str(path.readlink())).encode("utf-8", "surrogateescape")
+                elif name in names:
+                    try:
+                        files[key] = read_bounded(path, limit=MAX_TREE_FILE)
+                    except StoreError:
+                        continue         # /sys has files that nobody may read
+                if len(files) > MAX_FILES:
+                    cut = True
+                    break
+            if cut:
+                break
+    return tree(str(folder), files, cut=cut)
