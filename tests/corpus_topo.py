@@ -1,7 +1,7 @@
 """Scores every reader against the corpus, field by field: `python tests/corpus_topo.py [PART]` prints a Markdown table.
 
 A value counts as equal when it says the same: CPU lists as sets, PCI addresses with any width of domain, numbers within
-rounding. Ours may say more than is asked; it may never say less or otherwise. What is prose in the answers is not compared.
+rounding. Ours may say more than is asked; it may never say less or otherwise. Prose in the answers is not compared.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "topo"
 CORRECTIONS = Path(__file__).with_name("corpus_topo_corrections.json")
 # About the answer, not of it; or sentences.
 META = {"kind", "index_answer", "unsure", "note", "should_report", "must_report", "must_report_re", "incomplete",
-        "must_refuse",
-        "or_else", "by_version", "cores_rule", "links_unknown", "local_cores_note", "nvlink_note", "topology_conf_rule", "raw",
-        "other_cas_where", "soft_findings", "inferred", "findings", "header"}
+        "must_refuse", "or_else", "by_version", "cores_rule", "links_unknown", "local_cores_note", "nvlink_note",
+        "topology_conf_rule", "raw", "other_cas_where", "soft_findings", "inferred", "findings", "header"}
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*\Z")
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", re.IGNORECASE)
 
@@ -168,7 +167,8 @@ def _verdicts(file: str, wanted: dict[str, Any], outcome: Any, said: str) -> Ite
 
 
 def _never(file: str, field: str, value: Any, known: dict[str, Any]) -> Iterator[Miss]:
-    base = {"cores_wrong": "cores_if_determined", "gres_wrong": "gres_ok"}.get(field) or field.partition("_must_not_be")[0]
+    base = {"cores_wrong": "cores_if_determined", "gres_wrong": "gres_ok"}.get(field)
+    base = base or field.partition("_must_not_be")[0]
     bad = value if isinstance(value, list) else [value]
     if known.get(base) is not None and any(same(known[base], item) for item in [*bad, value]):
         yield Miss(file, field, known[base], value)
