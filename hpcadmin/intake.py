@@ -9,8 +9,9 @@ import os
 import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
@@ -33,6 +34,9 @@ _KINDS = frozenset({
 _TREE_TOPS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/meminfo")
 
 
+Item = Document | StoreError | tuple[str, bytes]
+
+
 @dataclass
 class Taken:
     """What belongs together: the texts of one node. captures: what our own probe printed, by file."""
@@ -43,25 +47,32 @@ class Taken:
     errors: list[str] = field(default_factory=list)
 
 
-def take(paths: Sequence[str], node: str = "") -> list[Taken]:
-    """The texts under the paths, by node: a folder's files NODE.txt, NODE.lscpu.txt and folders NODE/; a file by its
-    own name; "-" is stdin. node: all of it is about that one. Raises UsageError when a path holds nothing or two files
-    claim to be the capture of one node."""
-    found: dict[str, Taken] = {}
+def take(paths: Sequence[str], node: str = "") -> Iterator[Taken]:
+    """The texts under the paths, node by node, each read when it is asked for: a folder's files NODE.txt,
+    NODE.lscpu.txt and folders NODE/; a file by its own name; "-" is stdin. node: all of it is about that one.
+
+    Raises UsageError when a path holds nothing or two files claim to be the capture of one node.
+    """
+    loaders: dict[str, list[Callable[[], Iterator[Item]]]] = {}
     for path in paths:
-        for name, item in _walk(path):
-            own = node or name
-            taken = found.setdefault(own, Taken(own))
-            if isinstance(item, Document):
-                taken.documents.append(item)
-            elif isinstance(item, StoreError):
-                taken.errors.append(str(item))
-            else:
-                _put(taken, *item)
-    return list(found.values())
+        for name, load in _walk(path):
+            loaders.setdefault(node or name, []).append(load)
+    for own, mine in loaders.items():
+        taken = Taken(own)
+        for load in mine:
+            for item in load():
+                _put(taken, item)
+        yield taken
 
 
-def _put(taken: Taken, file: str, data: bytes) -> None:
+def _put(taken: Taken, item: Item) -> None:
+    if isinstance(item, Document):
+        taken.documents.append(item)
+        return
+    if isinstance(item, StoreError):
+        taken.errors.append(str(item))
+        return
+    file, data = item
     text = decode(data[:MAX_BYTES])
     if not is_capture(text):
         taken.documents += documents(file, data)
@@ -73,13 +84,10 @@ def _put(taken: Taken, file: str, data: bytes) -> None:
         taken.errors.append(f"{file}: larger than {MAX_BYTES} bytes: its end is not here")
 
 
-Item = Document | StoreError | tuple[str, bytes]
-
-
-def _walk(path: str) -> Iterator[tuple[str, Item]]:
-    """(node, what) of all that a path given by the user holds."""
+def _walk(path: str) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
+    """(node, what reads its texts) of all that a path given by the user holds."""
     if path == "-":
-        yield "stdin", ("stdin", sys.stdin.buffer.read(MAX_BYTES + 1))
+        yield "stdin", lambda: iter([("stdin", sys.stdin.buffer.read(MAX_BYTES + 1))])
         return
     place = Path(path)
     if not place.exists():
@@ -94,12 +102,12 @@ def _walk(path: str) -> Iterator[tuple[str, Item]]:
         raise UsageError(f"cannot be read: {exc.strerror}", where=path) from exc
 
 
-def _folder(folder: Path) -> Iterator[tuple[str, Item]]:
+def _folder(folder: Path) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
     if _is_tree(folder):
-        yield _node_of(folder.name) or "node", _read_tree(folder)
+        yield _node_of(folder.name) or "node", lambda: iter([_read_tree(folder)])
         return
-    entries = sorted(
-        (entry for entry in os.scandir(folder) if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    entries = sorted((entry for entry in os.scandir(folder) if not entry.name.startswith(".")),
+                     key=lambda entry: entry.name)
     if len(entries) > MAX_FILES:
         raise UsageError(f"more than {MAX_FILES} files", where=str(folder))
     empty = True
@@ -112,7 +120,7 @@ def _folder(folder: Path) -> Iterator[tuple[str, Item]]:
                              hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
         empty = False
         if entry.is_dir():
-            yield from ((name, item) for item in _of_node(path))
+            yield name, partial(_of_node, path)
         else:
             yield from _file(path, name)
     if empty:
@@ -130,17 +138,23 @@ def _of_node(folder: Path) -> Iterator[Item]:
         if entry.is_dir():
             yield from _of_node(Path(entry.path))
         elif entry.is_file():
-            yield from (item for _, item in _file(Path(entry.path), ""))
+            for _, load in _file(Path(entry.path), ""):
+                yield from load()
 
 
-def _file(path: Path, node: str) -> Iterator[tuple[str, Item]]:
-    if path.name.lower().endswith(_ARCHIVES):
-        yield from _archive(path, node)
+def _file(path: Path, node: str) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
+    if not path.name.lower().endswith(_ARCHIVES):
+        yield node, partial(_content, path)
         return
+    for own, item in _archive(path, node):
+        yield own, partial(iter, (item,))
+
+
+def _content(path: Path) -> Iterator[Item]:
     try:
-        yield node, (str(path), read_bounded(path, limit=MAX_BYTES + 1))
+        yield str(path), read_bounded(path, limit=MAX_BYTES + 1)
     except StoreError as exc:
-        yield node, exc
+        yield exc
 
 
 def _node_of(name: str) -> str:

@@ -62,7 +62,7 @@ def ours(file: str) -> tuple[dict[str, Any], Any, str]:
     """What is known from the file, the outcome, and all that a report would say of it."""
     from hpcadmin.facts import Outcome, read_document
     from hpcadmin.intake import take
-    found = take([str(CORPUS / file)], node="node")[0]
+    found = next(take([str(CORPUS / file)], node="node"))
     outcomes = [read_document(document) for document in found.documents]
     readings = tuple(reading for outcome in outcomes for reading in outcome.readings)
     errors = tuple(error for outcome in outcomes for error in outcome.errors) if not readings else tuple(
