@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 from hpcadmin import inventory as inventories
 from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_UNREACHABLE, ParseError, StoreError
 from hpcadmin.facts import new_token, probe_script, read_capture
 from hpcadmin.files import write_atomic
-from hpcadmin.model import Failed, Inventory, Node
+from hpcadmin.model import Failed, Inventory, Node, Source
 from hpcadmin.remote import CommandResult, Remote, fan_out
-from hpcadmin.remote.replay import Replay
 from hpcadmin.state import make_private
 from hpcadmin.text import printable
 
@@ -51,22 +51,14 @@ def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progr
     script = probe_script(tools=how.tools, sudo=how.sudo).encode()
     results = fan_out(remote, list(tokens), lambda host: (*PROBE, tokens[host]), stdin=script, parallel=how.parallel,
                       timeout_s=how.timeout_s, done=tell)
+    sources: dict[str, Source] = {}
     if folder is not None:
         for name, host in nodes.items():
             write_atomic(folder / f"{name}.txt", results[host].output, mode=0o600)
-    return _inventory((name, results[host], tokens[host]) for name, host in nodes.items())
-
-
-def read_captures(paths: Sequence[Path]) -> Inventory:
-    """The inventory of captures made before. Raises UsageError when a path holds none."""
-    replay = Replay(paths)
-    found = _inventory((host, replay.run(host, ()), "") for host in replay.hosts)
-    named = [Failed(item.node, _in_file(item.reason, str(replay.files[item.node]))) for item in found.failed]
-    return replace(found, failed=tuple(named))
-
-
-def _in_file(reason: str, path: str) -> str:
-    return reason if reason.startswith(path) else f"{path}: {reason}"
+            sources[name] = Source(str(folder / f"{name}.txt"), ("capture",), sha256(results[host].output).hexdigest())
+    found = _inventory((name, results[host], tokens[host]) for name, host in nodes.items())
+    return replace(found, nodes=tuple(replace(node, sources=(sources[node.name],)) if node.name in sources else node
+                                      for node in found.nodes))
 
 
 def _inventory(results: Iterable[tuple[str, CommandResult, str]]) -> Inventory:

@@ -15,6 +15,7 @@ from hpcadmin.errors import UsageError
 if TYPE_CHECKING:
     from hpcadmin.discovery import How
     from hpcadmin.model import Inventory
+    from hpcadmin.reading import Statement
     from hpcadmin.site import Site
 
 
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 @click.option("-w", "hostlist", metavar="HOSTLIST", help="These nodes, over ssh: node[01-04,7].")
 @click.option("--slurm", is_flag=True, help="All nodes that Slurm knows, over ssh.")
 @click.option("--local", is_flag=True, help="This machine alone.")
-@click.option("--from", "source", metavar="PATH", help="Captures made before: folders with NODE.txt, or such files.")
+@click.option("--from", "source", metavar="PATH",
+              help="Texts that you have: captures, outputs of lscpu, nvidia-smi, hwloc, ibnetdiscover and more; folders "
+                   "of NODE.txt or NODE/, archives, - for stdin.")
 @click.argument("more", nargs=-1, metavar="[PATH]...")
+@click.option("--node", "name", metavar="NAME", help="With --from: all of it is about this node.")
 @click.option("-o", "output", metavar="FILE", type=click.Path(path_type=Path),
               help="Write what was found there, and leave the accepted inventory alone.")
 @click.option("--accept", is_flag=True, help="Replace the accepted inventory although there are findings.")
@@ -37,8 +41,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     obj: dict[str, str | None], *, hostlist: str | None, slurm: bool, local: bool, source: str | None,
-    more: tuple[str, ...], output: Path | None, accept: bool, captures: Path | None, parallel: int | None,
-    timeout: float | None, user: str | None, sudo: tuple[str, ...], as_json: bool,
+    more: tuple[str, ...], name: str | None, output: Path | None, accept: bool, captures: Path | None,
+    parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], as_json: bool,
 ) -> int:
     """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out.
 
@@ -53,15 +57,20 @@ def command(
         captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
     how = discovery.How(parallel=parallel or site.ssh.parallel, timeout_s=timeout or site.ssh.timeout_s, sudo=sudo,
                         tools=tuple(site.tools), captures=captures)
+    statements: tuple[Statement, ...] = ()
     if source is not None:
-        found = discovery.read_captures([Path(path) for path in (source, *more)])
+        from hpcadmin.reading import read_paths
+        found, statements = read_paths([source, *more], name or "")
     else:
         found = _ask(site, how, hostlist, local, user)
     if as_json:
-        click.echo(records.dumps(found, indent=1))
+        from hpcadmin.cli import _documents_text
+        click.echo(records.dumps({**records.to_plain(found), "documents": _documents_text.plain(statements)}, indent=1))
     else:
+        from hpcadmin.cli import _documents_text
         from hpcadmin.cli._inventory_text import overview
-        click.echo(overview(found))
+        parts = [_documents_text.text(statements), overview(found)]
+        click.echo("\n\n".join(part for part in parts if part))
     if output is not None:
         inventory.save(output, found)
         _note(f"inventory: {output}")

@@ -7,12 +7,14 @@ only that. The folder is listed: adding a fact is adding a file. Modules with a 
 """
 
 from hpcadmin.facts._capture import Capture, Section, split_capture
+from hpcadmin.facts._merge import Part, merge
 from hpcadmin.facts._node import read_capture
+from hpcadmin.facts._parts import part_of
 from hpcadmin.facts._probe import Fact, facts, new_token, probe_script
 from hpcadmin.facts._readers import Outcome, read_document, readers
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 __all__ = [
-    "Capture", "Document", "Fact", "Finding", "Outcome", "Reading", "Section", "facts", "new_token", "probe_script",
-    "read_capture", "read_document", "readers", "split_capture",
+    "Capture", "Document", "Fact", "Finding", "Outcome", "Part", "Reading", "Section", "facts", "merge", "new_token",
+    "part_of", "probe_script", "read_capture", "read_document", "readers", "split_capture",
 ]

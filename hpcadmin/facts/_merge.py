@@ -1,0 +1,195 @@
+"""Partial nodes, each as one source tells it, made one: devices matched by what identifies them, never by their order.
+
+What one source leaves open another may fill; where two say different things, the one that comes first is kept and both
+are named in a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from hpcadmin.facts import _cpu
+from hpcadmin.facts._base import natural, pci_key
+from hpcadmin.model import Bmc, Cpu, Gpu, Nic, Node, PciDevice
+from hpcadmin.text import plural, printable
+
+T = TypeVar("T", Gpu, Nic, PciDevice)
+# Of a GPU: what cannot change between two captures of the same machine.
+_FIXED_GPU = ("vendor", "model", "uuid", "serial", "pci", "minor", "memory_mib", "numa")
+_FIXED_NIC = ("guid", "port_guid", "mac", "pci", "numa", "link_layer", "psid")
+# What one of several sources says in its own words.
+_FREE = frozenset({"tools", "versions", "settings", "problems", "unknown", "sources", "gpus", "gpu_links", "nics",
+                   "pci", "cpu", "name", "captured", "addresses", "mounts", "neighbours", "bmc", "memory_mib",
+                   "simulated"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one source tells of a node; `told` are the lists that it knows to the end (an empty one means none)."""
+
+    source: str
+    node: Node
+    told: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Merged:
+    problems: list[str] = field(default_factory=list)
+
+    def differ(self, what: str, one: tuple[str, Any], other: tuple[str, Any]) -> None:
+        self.problems.append(printable(f"{what}: {one[1]} in {one[0]}, {other[1]} in {other[0]}", limit=300))
+
+
+def merge(name: str, parts: Sequence[Part]) -> Node:
+    """One node of them all. parts: the one that is believed first comes first."""
+    merged = _Merged()
+    cpu = _cpu.join({part.source: part.node.cpu for part in parts if part.node.cpu != Cpu()}, merged.problems)
+    gpus = _gpus(parts, merged)
+    nics = _nics(parts, merged)
+    pci = _devices([(part.source, part.node.pci) for part in parts], _same_pci, (), merged, lambda d: d.address)
+    unknown = [f for f, known in (
+        ("cpu", cpu.sockets is not None), ("cpu.cores", bool(cpu.cores)), ("gpus", _told("gpus", parts)),
+        ("nics", _told("nics", parts)), ("pci", _told("pci", parts)),
+        ("memory", any(part.node.memory_mib is not None for part in parts)),
+    ) if not known]
+    values: dict[str, Any] = {f.name: _first(f.name, parts, merged) for f in fields(Node) if f.name not in _FREE}
+    values |= {key: _all(key, parts) for key in ("addresses", "mounts", "neighbours")}
+    values |= {key: _tables(key, parts) for key in ("tools", "versions", "settings")}
+    for key, default in (("bmc", Bmc()), ("simulated", "")):
+        values[key] = next((v for part in parts if (v := getattr(part.node, key)) != default), default)
+    values["memory_mib"] = _memory(parts, merged)
+    values["gpu_links"] = _links(parts, gpus, merged)
+    problems = [*(problem for part in parts for problem in part.node.problems), *merged.problems]
+    return Node(name, cpu=cpu, gpus=gpus, nics=nics, pci=tuple(sorted(pci, key=lambda d: pci_key(d.address))),
+                unknown=tuple(unknown), problems=tuple(dict.fromkeys(problems)), **values)
+
+
+def _told(what: str, parts: Sequence[Part]) -> bool:
+    return any(what in part.told for part in parts)
+
+
+def _first(key: str, parts: Sequence[Part], merged: _Merged) -> Any:
+    values = [(part.source, getattr(part.node, key)) for part in parts]
+    found = [(source, value) for source, value in values if value not in ("", None, ())]
+    for source, value in found[1:]:
+        if value != found[0][1] and isinstance(value, str):
+            merged.differ(key.replace("_", " "), found[0], (source, value))
+    return found[0][1] if found else values[0][1] if values else ""
+
+
+def _memory(parts: Sequence[Part], merged: _Merged) -> int | None:
+    """Within 2 %: hwloc's, slurmd's and the kernel's numbers are never quite the same."""
+    found = [(part.source, part.node.memory_mib) for part in parts if part.node.memory_mib is not None]
+    for source, value in found[1:]:
+        if abs(value - found[0][1]) > 0.02 * max(value, found[0][1]):
+            merged.differ("memory (MiB)", found[0], (source, value))
+    return found[0][1] if found else None
+
+
+def _all(key: str, parts: Sequence[Part]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(value for part in parts for value in getattr(part.node, key)))
+
+
+def _tables(key: str, parts: Sequence[Part]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in parts:
+        for name, value in getattr(part.node, key).items():
+            found[name] = found.get(name) or value
+    return found
+
+
+# --- devices --------------------------------------------------------------------------------------------------------
+
+
+def _devices(
+    told: Iterable[tuple[str, Sequence[T]]], same: Callable[[T, T], bool], fixed: Sequence[str], merged: _Merged,
+    label: Callable[[T], str],
+) -> list[T]:
+    found: list[tuple[str, T]] = []
+    for source, devices in told:
+        mine = list(found)
+        for device in devices:
+            place = next((n for n, (_, other) in enumerate(mine) if same(other, device)), None)
+            if place is None:
+                found.append((source, device))
+                continue
+            first, other = found[place]
+            for key in fixed:
+                a, b = getattr(other, key), getattr(device, key)
+                if _empty(a) or _empty(b) or a == b:
+                    continue
+                merged.differ(f"{label(other)}: {key.replace('_', ' ')}", (first, a), (source, b))
+            found[place] = (first, _filled(other, device))
+    return [device for _, device in found]
+
+
+def _empty(value: object) -> bool:
+    return value in ("", None, ())
+
+
+def _filled(one: T, other: T) -> T:
+    return replace(one, **{f.name: getattr(other, f.name) for f in fields(one)
+                           if _empty(getattr(one, f.name)) and not _empty(getattr(other, f.name))})
+
+
+def _same_gpu(a: Gpu, b: Gpu) -> bool:
+    for key in ("pci", "uuid", "serial"):
+        ours, theirs = getattr(a, key), getattr(b, key)
+        if ours and theirs:
+            return bool(ours == theirs)
+    if a.vendor != b.vendor:
+        return False
+    if a.minor is not None and b.minor is not None:
+        return a.minor == b.minor
+    return a.index is not None and a.index == b.index
+
+
+def _gpus(parts: Sequence[Part], merged: _Merged) -> tuple[Gpu, ...]:
+    told = [(part.source, part.node.gpus) for part in parts if part.node.gpus or "gpus" in part.told]
+    counts = [(source, len(gpus)) for (source, gpus), part in zip(
+        told, [p for p in parts if p.node.gpus or "gpus" in p.told], strict=True) if "gpus" in part.told]
+    for source, count in counts[1:]:
+        if count != counts[0][1]:
+            merged.problems.append(f"GPUs: {plural(counts[0][1], 'GPU')} in {counts[0][0]}, {count} in {source}")
+    found = _devices(told, _same_gpu, _FIXED_GPU, merged, lambda g: f"GPU {g.pci if g.index is None else g.index}")
+    return tuple(sorted(found, key=lambda g: (g.vendor, g.index if g.index is not None else 1 << 20, pci_key(g.pci))))
+
+
+def _same_pci(a: PciDevice, b: PciDevice) -> bool:
+    return a.address == b.address
+
+
+def _same_nic(a: Nic, b: Nic) -> bool:
+    if a.rdma and b.rdma:
+        return a.rdma == b.rdma and (a.port or 1) == (b.port or 1)
+    if a.netdev and b.netdev:
+        return a.netdev == b.netdev
+    if a.port_guid and b.port_guid:
+        return a.port_guid == b.port_guid
+    return bool(a.pci) and a.pci == b.pci
+
+
+def _nics(parts: Sequence[Part], merged: _Merged) -> tuple[Nic, ...]:
+    found = _devices([(part.source, part.node.nics) for part in parts], _same_nic, _FIXED_NIC, merged,
+                     lambda n: f"{n.name}/{n.port}" if n.port else n.name)
+    return tuple(sorted(found, key=lambda nic: (not nic.rdma, natural(nic.name), nic.port or 0)))
+
+
+def _links(parts: Sequence[Part], gpus: Sequence[Gpu], merged: _Merged) -> tuple[tuple[str, ...], ...]:
+    """The first matrix that is about as many GPUs as there are, each part's in the order of its own GPUs."""
+    found: tuple[tuple[str, ...], ...] = ()
+    source = ""
+    for part in parts:
+        links = part.node.gpu_links
+        if not links:
+            continue
+        if len(links) != len(gpus):
+            merged.problems.append(f"GPU links: {part.source} is about {plural(len(links), 'GPU')}, "
+                                   f"there are {len(gpus)}")
+        elif not found:
+            found, source = links, part.source
+        elif any(a and b and a != b for x, y in zip(found, links, strict=True) for a, b in zip(x, y, strict=True)):
+            merged.problems.append(f"GPU links: {source} and {part.source} do not show the same")
+    return found

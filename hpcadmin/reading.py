@@ -1,0 +1,106 @@
+"""`discover --from`: whatever texts there are to an inventory, and what each of them says and does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+
+from hpcadmin import inventory as inventories
+from hpcadmin.errors import ParseError
+from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
+from hpcadmin.intake import Taken, take
+from hpcadmin.model import Failed, Inventory, Node, Source
+from hpcadmin.text import printable
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What was made of one document of one node."""
+
+    node: str
+    file: str
+    readings: tuple[Reading, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Read:
+    """node None with failed set: nothing may be configured from what there is about it."""
+
+    name: str
+    node: Node | None = None
+    failed: Failed | None = None
+    statements: tuple[Statement, ...] = ()
+
+
+def read_paths(paths: Sequence[str], node: str = "") -> tuple[Inventory, tuple[Statement, ...]]:
+    """The inventory of the texts under the paths, and a statement for each that is no capture of ours.
+
+    Raises UsageError when a path holds nothing.
+    """
+    found = [read_one(taken) for taken in take(paths, node)]
+    return _inventory(found), tuple(statement for one in found for statement in one.statements)
+
+
+def _inventory(found: Iterable[Read]) -> Inventory:
+    nodes, failed = [], []
+    for one in found:
+        nodes += [one.node] if one.node else []
+        failed += [one.failed] if one.failed else []
+    return inventories.build(nodes, failed, created=datetime.now().astimezone().isoformat(timespec="seconds"))
+
+
+def read_one(taken: Taken) -> Read:
+    """Pure: one node's texts to that node. Nothing in them changes what another node becomes."""
+    parts: list[Part] = []
+    problems = list(taken.errors)
+    refused: list[str] = []
+    sources: list[Source] = []
+    for file, text in taken.captures.items():
+        try:
+            node = read_capture(text, taken.node)
+        except ParseError as exc:
+            refused.append(f"{file}: {exc.what}")
+            continue
+        sources.append(Source(file, ("capture",), sha256(text.encode("utf-8", "surrogateescape")).hexdigest()))
+        if not taken.documents:
+            return Read(taken.node, replace(node, sources=tuple(sources), problems=(*node.problems, *problems)))
+        parts.append(Part("the capture", node, frozenset({"gpus", "nics", "pci"}.difference(node.unknown))))
+    statements = []
+    for document in taken.documents:
+        outcome = read_document(document)
+        statements.append(Statement(taken.node, document.name, outcome.readings, outcome.errors))
+        sources.append(Source(document.name, tuple(dict.fromkeys(r.kind for r in outcome.readings)), _sum(document)))
+        parts += _parts(document, outcome, refused, problems)
+    if not parts:
+        why = refused or problems or ["nothing in it is about a node"]
+        failed = Failed(taken.node, printable("; ".join(dict.fromkeys(why)), limit=600))
+        return Read(taken.node, failed=failed, statements=tuple(statements))
+    node = merge(taken.node, parts)
+    told = dict.fromkeys([*node.problems, *problems, *refused])
+    return Read(taken.node, replace(node, sources=tuple(sources), problems=tuple(told)), statements=tuple(statements))
+
+
+def _parts(document: Document, outcome: Outcome, refused: list[str], problems: list[str]) -> Iterator[Part]:
+    """What the document says of the node; what may not be used is named in `refused`."""
+    for error in outcome.errors:
+        refused.append(error)
+    for reading in outcome.readings:
+        place = f"{document.name}:{reading.first}"
+        if reading.refused:
+            refused.append(f"{place}: {reading.kind}: {reading.refused}")
+            continue
+        part = part_of(reading)
+        if part is None:
+            continue
+        for finding in reading.findings:
+            if not finding.note:
+                problems.append(f"{reading.kind}: {finding.what}")
+        problems += [f"{reading.kind}: not in it: {what}" for what in reading.missing]
+        yield part
+
+
+def _sum(document: Document) -> str:
+    return "" if document.form == "tree" else sha256(document.text.encode("utf-8", "surrogateescape")).hexdigest()
