@@ -1,6 +1,7 @@
 """What a cluster is: frozen records with units in their names. None means unknown, never zero or absent.
 
 Absent is an empty tuple, and only where a source said so; `Node.unknown` names the parts that no source told.
+What a node has many of has slots: ten thousand nodes must fit into memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 INVENTORY_SCHEMA = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Core:
     """One physical core: the package it is in, its NUMA node, its hardware threads as OS CPU ids."""
 
@@ -20,7 +21,7 @@ class Core:
     cpus: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NumaNode:
     """A NUMA node with its OS CPU ids (none for memory-only nodes, as GPU memory on Grace)."""
 
@@ -52,7 +53,7 @@ class Cpu:
         return self.sockets * self.cores_per_socket * self.threads_per_core
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MigDevice:
     """A MIG device of an NVIDIA GPU. profile: "1g.10gb"; index: the device's number on its GPU."""
 
@@ -64,7 +65,7 @@ class MigDevice:
     memory_mib: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU. index is the tool's (PCI bus order for NVIDIA); minor is what the device file is named by."""
 
@@ -104,7 +105,7 @@ class Gpu:
     nvlinks_inactive: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Nic:
     """A network interface, or a port of an RDMA device (rdma != "")."""
 
@@ -144,7 +145,7 @@ class Nic:
     gpu_relations: tuple[str, ...] = ()  # topo -m labels (PIX, NODE, …) to each of Node.gpus; (): not told
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PciDevice:
     address: str
     class_id: str                    # six hex digits, "030200"
@@ -160,7 +161,7 @@ class PciDevice:
     root: str = ""                   # root bus: "0000:20"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Dimm:
     slot: str
     size_mib: int | None = None      # None: the slot is empty, or its size is unknown (then `kind` says "unknown")
@@ -172,7 +173,7 @@ class Dimm:
     serial: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Disk:
     name: str                        # nvme0n1
     model: str = ""
@@ -185,7 +186,7 @@ class Disk:
     numa: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mount:
     target: str
     source: str
@@ -206,7 +207,7 @@ class Bmc:
     settings: Mapping[str, str] = field(default_factory=dict)   # BIOS attributes that matter: SMT, NPS, ACS, IOMMU
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """A text that a node was read from, to be opened again when somebody asks why. path may be gone by then."""
 
@@ -258,7 +259,7 @@ class Node:
 
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SwitchPort:
     """A port of a switch or host adapter in the fabric, with what is plugged into it."""
 
@@ -273,7 +274,7 @@ class SwitchPort:
     speed_best: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FabricDevice:
     """A switch, a host adapter (kind "ca") or a router. level: 1 for leaves, 2 for spines, …; None: not derivable."""
 
