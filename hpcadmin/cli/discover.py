@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--slurm", is_flag=True, help="All nodes that Slurm knows, over ssh.")
 @click.option("--local", is_flag=True, help="This machine alone.")
 @click.option("--from", "source", metavar="PATH",
-              help="Texts that you have: captures, outputs of lscpu, nvidia-smi, hwloc, ibnetdiscover and more; folders "
+              help="Texts that you have: captures, outputs of lscpu, nvidia-smi, hwloc, ibnetdiscover …; folders "
                    "of NODE.txt or NODE/, archives, - for stdin.")
 @click.argument("more", nargs=-1, metavar="[PATH]...")
 @click.option("--node", "name", metavar="NAME", help="With --from: all of it is about this node.")
