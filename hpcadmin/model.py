@@ -246,6 +246,7 @@ class Node:
     board_serial: str = ""
     chassis_serial: str = ""
     bios_date: str = ""
+    real_memory_mib: int | None = None          # as slurmd counts it
     command_line: str = ""           # of the kernel
     dimms: tuple[Dimm, ...] = ()
     disks: tuple[Disk, ...] = ()

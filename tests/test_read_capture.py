@@ -135,14 +135,13 @@ def test_sources_that_contradict() -> None:
     lines = ("Architecture: x86_64\nCPU(s): 128\nThread(s) per core: 1\nCore(s) per socket: 64\nSocket(s): 2\n"
              "Model name: A CPU\n")
     node = made(lscpu=(lines, 0), slurmd=("slurm 22.05.8\nNodeName=x CPUs=64 Boards=1 SocketsPerBoard=1 "
-                                          "CoresPerSocket=32 ThreadsPerCore=2 RealMemory=1000\n", 0))
+                                          "CoresPerSocket=32 ThreadsPerCore=2\n", 0))
     assert "CPU: lscpu counts 2x64x1 (sockets x cores x threads), the kernel 2x32x2" in node.problems
     assert "CPU: slurmd -C counts 1x32x2 (sockets x cores x threads), the kernel 2x32x2" in node.problems
 
 
 def test_slurm_may_take_numa_nodes_for_sockets() -> None:
-    node = made(slurmd=("NodeName=x CPUs=128 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=2 "
-                        "RealMemory=1000\n", 0))
+    node = made(slurmd=("NodeName=x CPUs=128 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=2\n", 0))
     assert node.problems == ()
 
 

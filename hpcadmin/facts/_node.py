@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _cpu, _gpu, _nic
+from hpcadmin.facts import _cpu, _gpu, _host, _nic
 from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._capture import Capture, split_capture
 from hpcadmin.facts._probe import facts
@@ -14,7 +14,7 @@ from hpcadmin.text import printable
 
 # Facts whose tool or file may be missing on a sound node.
 _OPTIONAL = frozenset({"addresses", "dmi", "ibstat", "lscpu", "numa", "nvidia_list", "nvidia_smi", "nvidia_topo",
-                       "slurmd"})
+                       "slurmd"}) | _host.OPTIONAL
 # Facts that nvidia-smi answers: one sentence about it is enough.
 _SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo")
 
@@ -88,7 +88,10 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
     interfaces, rdma = _known(reader, "net", "nics"), _read_rdma(reader)
     addresses, system, tools, captured = (reader.value(name) for name in ("addresses", "os_release", "tools", "time"))
     driver = (gpu_facts.smi.driver if gpu_facts.smi else "") or (gpu_facts.proc.driver if gpu_facts.proc else "")
-    unknown = [*reader.unknown, *gpu_facts.unknown, *(["serial"] if not dmi.get("product_serial") else [])]
+    host = _host.fields(reader.value)
+    unknown = [*reader.unknown, *gpu_facts.unknown, *(["serial"] if not dmi.get("product_serial") else []),
+               *host.pop("unknown")]
+    problems = [*reader.problems, *gpu_facts.problems, *host.pop("problems")]
     return Node(
         name=name, hostname=kernel.hostname if kernel else "", addresses=addresses or (), cpu=cpu, memory_mib=memory,
         gpus=gpus, gpu_links=gpu_links, nics=_nic.join(rdma or (), interfaces or ()), pci=gpu_facts.pci or (),
@@ -96,7 +99,7 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
         bios=dmi.get("bios_version", ""), os=system or "", kernel=kernel.release if kernel else "",
         gpu_driver="" if driver == "none" else driver, slurm_version=slurmd.version if slurmd else "",
         tools=tools or {}, simulated=simulated or "", unknown=tuple(dict.fromkeys(unknown)),
-        problems=tuple(dict.fromkeys([*reader.problems, *gpu_facts.problems])), captured=captured or "",
+        problems=tuple(dict.fromkeys(problems)), captured=captured or "", **host,
     )
 
 
