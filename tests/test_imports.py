@@ -11,12 +11,12 @@ ROOT = Path(__file__).resolve().parent.parent / "hpcadmin"
 # Lower may never import higher. A module that is not named here is an error: decide where it belongs.
 LAYERS: dict[str, int] = {
     "__init__": 0, "errors": 0, "model": 0, "text": 0,
-    "check": 1, "hosts": 1, "resources": 1, "records": 1, "files": 1,
+    "check": 1, "gpu_types": 1, "hosts": 1, "resources": 1, "records": 1, "files": 1,
     "site": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
     "facts": 3, "documents": 3, "inventory": 3, "traits": 3, "oddones": 3, "topology": 3,
     "nccl_topology": 3, "topology_text": 3, "topology_svg": 5, "conf": 3, "registry": 3,
     "plan": 3, "plan_facts": 3, "plan_choice": 3, "repeats": 3, "judge": 3, "catalogue": 3,
-    "isolate": 3, "peers": 3,
+    "isolate": 3, "peers": 3, "order": 3, "inventory_diff": 3, "why": 3,
     "remote": 4, "slurm": 4, "store": 4, "lab": 4,
     "discovery": 5, "intake": 5, "reading": 5, "run": 5, "run_folder": 5, "run_job": 5, "run_look": 5,
     "run_progress": 5, "run_results": 5, "run_nodes": 5, "report": 5, "health": 5,
