@@ -1,20 +1,35 @@
-"""One Cpu from what /sys, lscpu and slurmd say; cores in hwloc's logical order, which is Slurm's order."""
+"""One Cpu from what /sys, lscpu, hwloc, numactl and slurmd say; any one is enough, several are checked against each
+other. Sockets are packages, never NUMA nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
 
 from hpcadmin.facts._base import fold_ids
+from hpcadmin.facts._cpu_order import Cpus, nested, ordered
 from hpcadmin.facts.cpu_topology import CpuTopology
 from hpcadmin.facts.lscpu import Lscpu
+from hpcadmin.facts.numactl import Numactl
 from hpcadmin.facts.slurmd import Slurmd
 from hpcadmin.model import Core, Cpu, NumaNode
 
 
-def from_topology(topology: CpuTopology, numa: tuple[NumaNode, ...], problems: list[str]) -> Cpu:
+class HasCpu(Protocol):
+    """What the reader of hwloc's XML has made, already joined."""
+
+    @property
+    def cpu(self) -> Cpu: ...
+
+
+# --- one source ---------------------------------------------------------------------------------------------------
+
+
+def from_topology(topology: CpuTopology, numa: Collection[NumaNode], problems: list[str]) -> Cpu:
     """The counts are None, with a problem, where sockets or cores are not alike."""
     packages = _packages(topology, problems)
-    cores = _cores(topology, packages, numa)
+    cores = _cores(topology, packages, numa, problems)
     per_socket = [sum(core.socket == socket for core in cores) for socket in range(len(packages))]
     threads = {len(core.cpus) for core in cores}
     if len(set(per_socket)) > 1:
@@ -30,86 +45,162 @@ def from_topology(topology: CpuTopology, numa: tuple[NumaNode, ...], problems: l
         problems.append(f"NUMA: CPUs {fold_ids(set(topology.online) - known)} are in no node")
     return Cpu(
         sockets=len(packages) or None, cores_per_socket=per_socket[0] if len(set(per_socket)) == 1 else None,
-        threads_per_core=threads.pop() if len(threads) == 1 else None, cores=cores, numa=numa, offline=topology.offline,
+        threads_per_core=threads.pop() if len(threads) == 1 else None, cores=cores, numa=tuple(numa),
+        offline=topology.offline, l3=_l3(topology),
     )
 
 
-def _packages(topology: CpuTopology, problems: list[str]) -> dict[int, frozenset[int]]:
+def _l3(topology: CpuTopology) -> tuple[tuple[int, ...], ...]:
+    online = frozenset(topology.online)
+    found = {frozenset(line.l3) & online for line in topology.cpus if line.l3}
+    return tuple(sorted((tuple(sorted(cpus)) for cpus in found), key=min))
+
+
+def _packages(topology: CpuTopology, problems: list[str]) -> dict[int, Cpus]:
     groups: dict[int, set[int]] = {}
     for line in topology.cpus:
         groups.setdefault(-1 if line.package is None else line.package, set()).add(line.cpu)
     if -1 in groups:
-        problems.append(f"CPU: the kernel names no package for CPUs {fold_ids(groups[-1])}")
+        problems.append(f"CPU: the kernel names no package for CPUs {fold_ids(groups[-1])}: sockets are unknown")
         return {}
     return {package: frozenset(cpus) for package, cpus in groups.items()}
 
 
-def _cores(topology: CpuTopology, packages: dict[int, frozenset[int]], numa: tuple[NumaNode, ...]) -> tuple[Core, ...]:
-    """hwloc puts every set of CPUs (package, NUMA node, die, L3, cluster) into one tree, larger ones above, and numbers
-    what is on a level by the lowest CPU of each branch."""
+def _cores(topology: CpuTopology, packages: Mapping[int, Cpus], numa: Collection[NumaNode],
+           problems: list[str]) -> tuple[Core, ...]:
     online = frozenset(topology.online)
     package_of = {cpu: package for package, cpus in packages.items() for cpu in cpus}
     numa_of = {cpu: node.id for node in numa for cpu in node.cpus}
-    above = _sets_of(online, [*packages.values(), *(frozenset(node.cpus) for node in numa), *_shared(topology)])
-    found: dict[frozenset[int], tuple[tuple[int, ...], Core]] = {}
-    for line in topology.cpus:
-        siblings = frozenset(line.siblings) & online or frozenset({line.cpu})
-        if siblings in found or line.cpu not in package_of:
-            continue
-        sets = sorted(above.get(line.cpu, ()), key=lambda group: (-len(group), min(group)))
-        key = (*(min(group) for group in sets if len(group) > len(siblings)), min(siblings))
-        found[siblings] = (key, Core(package_of[line.cpu], numa_of.get(line.cpu), tuple(sorted(siblings))))
-    ordered = [core for _, core in sorted(found.values(), key=lambda item: item[0])]
+    found = {frozenset(line.siblings) & online or frozenset({line.cpu})
+             for line in topology.cpus if line.cpu in package_of}
+    sets = [*packages.values(), *(frozenset(node.cpus) & online for node in numa), *_shared(topology, online)]
+    kept, crossing = nested([*sets, *found])
+    for group in crossing:
+        problems.append(f"CPU: contradictory: a group of CPUs {fold_ids(group)} cuts through others")
+    split = [core for core in found if len({package_of[cpu] for cpu in core if cpu in package_of}) > 1]
+    if split or any(group in found for group in crossing):
+        problems.append("CPU: contradictory: threads of one core are said to be in different packages or cores")
+        return ()
+    cores = ordered(found, kept)
     # Sockets are counted in the order in which they come, as hwloc and Slurm do; the firmware's ids may have gaps.
-    logical = {package: number for number, package in enumerate(dict.fromkeys(core.socket for core in ordered))}
-    return tuple(Core(logical[core.socket], core.numa, core.cpus) for core in ordered)
+    logical: dict[int, int] = {}
+    made = []
+    for core in cores:
+        lowest = min(core)
+        socket = logical.setdefault(package_of[lowest], len(logical))
+        made.append(Core(socket, numa_of.get(lowest), tuple(sorted(core))))
+    return tuple(made)
 
 
-def _shared(topology: CpuTopology) -> list[frozenset[int]]:
-    """The CPUs of each die, of each cluster and under each L3 cache."""
+def _shared(topology: CpuTopology, online: Cpus) -> list[Cpus]:
+    """The CPUs of each die, of each cluster and under each cache."""
     groups: dict[tuple[str, int | None, int], set[int]] = {}
     for line in topology.cpus:
         for kind, number in (("die", line.die), ("cluster", line.cluster)):
             if number is not None:
                 groups.setdefault((kind, line.package, number), set()).add(line.cpu)
-    return [*map(frozenset, groups.values()), *{frozenset(line.l3) for line in topology.cpus if line.l3}]
+    caches = {frozenset(ids) & online for line in topology.cpus for ids in (line.l3, *line.groups) if ids}
+    return [*map(frozenset, groups.values()), *caches]
 
 
-def _sets_of(online: frozenset[int], sets: Iterable[frozenset[int]]) -> dict[int, set[frozenset[int]]]:
-    found: dict[int, set[frozenset[int]]] = {}
-    for group in {each & online for each in sets}:
-        for cpu in group:
-            found.setdefault(cpu, set()).add(group)
-    return found
-
-
-def from_lscpu(lscpu: Lscpu) -> Cpu:
-    """Counts alone: the numbering of cores is in no lscpu text, and is not guessed."""
+def from_lscpu(lscpu: Lscpu, problems: list[str] | None = None) -> Cpu:
+    """With a table of CPUs (-p, -e) whole; else counts alone: the numbering of cores is then not told."""
     numa = tuple(NumaNode(number, cpus) for number, cpus in sorted((lscpu.numa or {}).items()))
-    return Cpu(sockets=lscpu.sockets or None, cores_per_socket=lscpu.cores_per_socket or None,
-               threads_per_core=lscpu.threads_per_core or None, numa=numa, offline=lscpu.offline)
+    model = "" if lscpu.model == "-" else lscpu.model
+    cpu = Cpu()
+    if lscpu.topology is not None:
+        cpu = from_topology(lscpu.topology, numa, [] if problems is None else problems)
+    return replace(
+        cpu, model=model, architecture=lscpu.architecture, numa=numa, offline=lscpu.offline or cpu.offline,
+        sockets=lscpu.sockets or None, cores_per_socket=lscpu.cores_per_socket or None,
+        threads_per_core=lscpu.threads_per_core or None)
 
 
-def check_counts(cpu: Cpu, lscpu: Lscpu | None, slurmd: Slurmd | None, problems: list[str]) -> None:
-    """What contradicts becomes a problem; None on either side contradicts nothing."""
-    ours = (cpu.sockets, cpu.cores_per_socket, cpu.threads_per_core)
-    if None in ours:
-        return
-    if lscpu and (theirs := (lscpu.sockets, lscpu.cores_per_socket, lscpu.threads_per_core)) != ours:
-        _differ("lscpu", ours, theirs, problems)
-    if slurmd and slurmd.line:
-        theirs = (slurmd.sockets, slurmd.cores_per_socket, slurmd.threads_per_core)
-        split = slurmd.sockets in _virtual_sockets(cpu) and _product(theirs) == _product(ours)
-        if theirs != ours and not split:
-            _differ("slurmd -C", ours, theirs, problems)
+def from_hwloc(value: HasCpu) -> Cpu:
+    return value.cpu
 
 
-def _virtual_sockets(cpu: Cpu) -> set[int]:
-    """Slurm may take each NUMA node for a socket (numa_node_as_socket)."""
-    return {len({core.numa for core in cpu.cores})}
+def from_numactl(numactl: Numactl) -> Cpu:
+    """NUMA nodes alone, and those only of a whole output: of a part of them nothing follows for a node."""
+    return Cpu(numa=numactl.nodes) if numactl.complete else Cpu()
 
 
-def _product(counts: tuple[int | None, ...]) -> int | None:
+def from_slurmd(slurmd: Slurmd) -> Cpu:
+    if not slurmd.line:
+        return Cpu()
+    return Cpu(sockets=slurmd.sockets, cores_per_socket=slurmd.cores_per_socket,
+               threads_per_core=slurmd.threads_per_core)
+
+
+def limited(allowed: Collection[int], online: Collection[int]) -> str:
+    """Why a capture is no source of truth when the process that made it might use only `allowed` of the node's CPUs;
+    "" when it might use all."""
+    missing = set(online) - set(allowed)
+    if not allowed or not missing:
+        return ""
+    return (f"captured inside a job or container: only CPUs {fold_ids(set(allowed) & set(online))} of "
+            f"{fold_ids(online)} are allowed")
+
+
+# --- several sources ----------------------------------------------------------------------------------------------
+
+
+def join(sources: Mapping[str, Cpu], problems: list[str]) -> Cpu:
+    """One Cpu of what several sources say, the most trusted first. A source that names every core's CPUs beats those
+    that only count; where two of equal standing differ that value is unknown, and a problem names both."""
+    whole = {name: cpu for name, cpu in sources.items() if cpu.cores}
+    numa = _join_numa(sources, problems)
+    l3 = next((cpu.l3 for cpu in sources.values() if cpu.l3), ())
+    counts, cores = _join_counts(sources, whole, numa, l3, problems), _join_cores(whole, problems)
+    return Cpu(
+        model=next((cpu.model for cpu in sources.values() if cpu.model), ""),
+        architecture=next((cpu.architecture for cpu in sources.values() if cpu.architecture), ""),
+        sockets=counts[0], cores_per_socket=counts[1], threads_per_core=counts[2], cores=cores, numa=numa,
+        offline=_join_offline(whole or sources, problems), l3=l3)
+
+
+Counts = tuple[int | None, int | None, int | None]
+
+
+def _counts(cpu: Cpu) -> Counts:
+    return cpu.sockets, cpu.cores_per_socket, cpu.threads_per_core
+
+
+def _join_counts(sources: Mapping[str, Cpu], whole: Mapping[str, Cpu], numa: Collection[NumaNode],
+                 l3: Collection[object], problems: list[str]) -> Counts:
+    told = {name: _counts(cpu) for name, cpu in sources.items() if _counts(cpu) != (None, None, None)}
+    if not told:
+        return None, None, None
+    trusted = next((name for name in told if name in whole), "") or next(iter(told))
+    ours = told[trusted]
+    equal: list[Counts] = [ours]
+    for name, theirs in told.items():
+        if name == trusted or _virtual(theirs, ours, numa, l3):
+            continue
+        evened = trusted in whole and None in ours and None not in theirs
+        if evened or _contradict(ours, theirs):
+            problems.append(_differ(name, theirs, trusted, ours))
+        if trusted not in whole or name in whole:
+            equal.append(theirs)
+    known = [{counts[place] for counts in equal if counts[place] is not None} for place in range(3)]
+    if trusted in whole and None in ours:        # uneven: no count of another source makes it even
+        known = [values if own is not None else set() for values, own in zip(known, ours, strict=True)]
+    sockets, cores, threads = (values.pop() if len(values) == 1 else None for values in known)
+    return sockets, cores, threads
+
+
+def _contradict(ours: Counts, theirs: Counts) -> bool:
+    return any(a is not None and b is not None and a != b for a, b in zip(ours, theirs, strict=True))
+
+
+def _virtual(theirs: Counts, ours: Counts, numa: Collection[NumaNode], l3: Collection[object]) -> bool:
+    """Slurm may take each NUMA node or each L3 cache for a socket; hwloc before 2 took nodes for sockets."""
+    with_cpus = sum(bool(node.cpus) for node in numa)
+    return (theirs != ours and theirs[0] in {with_cpus, len(l3)} - {0} and theirs[2] == ours[2]
+            and _product(theirs) == _product(ours) is not None)
+
+
+def _product(counts: Counts) -> int | None:
     total = 1
     for count in counts:
         if count is None:
@@ -118,7 +209,71 @@ def _product(counts: tuple[int | None, ...]) -> int | None:
     return total
 
 
-def _differ(who: str, ours: tuple[int | None, ...], theirs: tuple[int | None, ...], problems: list[str]) -> None:
-    if any(a is not None and b is not None and a != b for a, b in zip(ours, theirs, strict=True)):
-        shown = ["x".join("?" if n is None else str(n) for n in counts) for counts in (theirs, ours)]
-        problems.append(f"CPU: {who} counts {shown[0]} (sockets x cores x threads), the kernel {shown[1]}")
+def _differ(who: str, theirs: Counts, trusted: str, ours: Counts) -> str:
+    shown = ["x".join("?" if n is None else str(n) for n in counts) for counts in (theirs, ours)]
+    return f"CPU: {who} counts {shown[0]} (sockets x cores x threads), {trusted} {shown[1]}"
+
+
+def _join_cores(whole: Mapping[str, Cpu], problems: list[str]) -> tuple[Core, ...]:
+    """() where two maps differ: neither can be taken for the truth."""
+    if not whole:
+        return ()
+    trusted, cores = next((name, cpu.cores) for name, cpu in whole.items())
+    agreed = True
+    for name, cpu in whole.items():
+        for place, (mine, other) in enumerate(zip(cores, cpu.cores, strict=False)):
+            if (mine.socket, mine.cpus) != (other.socket, other.cpus):
+                problems.append(f"CPU: core {place} is CPUs {fold_ids(other.cpus)} of socket {other.socket} by {name}, "
+                                f"CPUs {fold_ids(mine.cpus)} of socket {mine.socket} by {trusted}")
+                agreed = False
+                break
+        if len(cores) != len(cpu.cores):
+            problems.append(f"CPU: {name} has {len(cpu.cores)} cores, {trusted} {len(cores)}")
+            agreed = False
+    return cores if agreed else ()
+
+
+def _join_offline(sources: Mapping[str, Cpu], problems: list[str]) -> tuple[int, ...]:
+    told = {name: cpu.offline for name, cpu in sources.items() if cpu.offline}
+    if len(set(told.values())) > 1:
+        each = ", ".join(f"{fold_ids(ids)} by {name}" for name, ids in told.items())
+        problems.append(f"CPU: offline CPUs are {each}")
+    return next(iter(told.values()), ())
+
+
+def _join_numa(sources: Mapping[str, Cpu], problems: list[str]) -> tuple[NumaNode, ...]:
+    """Nodes by their ids; memory and distances from whichever source has them."""
+    told = {name: {node.id: node for node in cpu.numa} for name, cpu in sources.items() if cpu.numa}
+    if not told:
+        return ()
+    trusted = next(iter(told))
+    nodes = dict(told[trusted])
+    for name, theirs in told.items():
+        if theirs.keys() != nodes.keys():
+            problems.append(f"NUMA: {name} has nodes {fold_ids(theirs)}, {trusted} {fold_ids(nodes)}")
+            continue
+        for number, node in theirs.items():
+            mine = nodes[number]
+            if node.cpus != mine.cpus:
+                problems.append(f"NUMA: node {number} has CPUs {fold_ids(node.cpus) or 'none'} by {name}, "
+                                f"{fold_ids(mine.cpus) or 'none'} by {trusted}")
+                continue
+            if node.distances and mine.distances and node.distances != mine.distances:
+                problems.append(f"NUMA: the distances of node {number} are {' '.join(map(str, node.distances))} by "
+                                f"{name}, {' '.join(map(str, mine.distances))} by {trusted}")
+            nodes[number] = replace(
+                mine, memory_mib=node.memory_mib if mine.memory_mib is None else mine.memory_mib,
+                distances=mine.distances or node.distances)
+    return tuple(nodes[number] for number in sorted(nodes))
+
+
+def check_counts(cpu: Cpu, lscpu: Lscpu | None, slurmd: Slurmd | None, problems: list[str]) -> None:
+    """What the node's own tools count, against the kernel; None on either side contradicts nothing."""
+    ours = _counts(cpu)
+    if None in ours:
+        return
+    told = [("lscpu", _counts(from_lscpu(replace(lscpu, topology=None))))] if lscpu else []
+    told += [("slurmd -C", _counts(from_slurmd(slurmd)))] if slurmd else []
+    for name, theirs in told:
+        if _contradict(ours, theirs) and not (name != "lscpu" and _virtual(theirs, ours, cpu.numa, cpu.l3)):
+            problems.append(_differ(name, theirs, "the kernel", ours))

@@ -46,6 +46,7 @@ class CpuLine:
     core: int | None
     siblings: tuple[int, ...] = ()
     l3: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()     # CPUs under further caches, where a source names them
 
 
 @dataclass(frozen=True)

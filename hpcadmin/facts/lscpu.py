@@ -1,19 +1,26 @@
-"""`lscpu`, as text: model and architecture, and counts to check the kernel's topology against."""
+"""`lscpu`, as text, as JSON (flat and nested) and its tables: model, architecture and the counts of the topology."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import clean, cpu_list, lines_of, maybe_integer, pairs
+from hpcadmin.facts import _lscpu_table
+from hpcadmin.facts._base import clean, cpu_list, fold_ids, lines_of
+from hpcadmin.facts._lscpu_text import Block, blocks, json_block, number_in
+from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts.cpu_topology import CpuTopology
 
 NAME = "lscpu"
 COMMAND = "run 20 lscpu"
+FORMS = ("text", "json")
 
 
 @dataclass(frozen=True)
 class Lscpu:
-    """None where lscpu says nothing (it leaves lines out, and prints "-" for what does not apply)."""
+    """None where lscpu says nothing (it leaves lines out, and prints "-" for what does not apply), or where what it
+    says contradicts itself."""
 
     architecture: str = ""
     model: str = ""
@@ -25,40 +32,306 @@ class Lscpu:
     threads_per_core: int | None = None
     numa: dict[int, tuple[int, ...]] | None = None
     hypervisor: str = ""
+    topology: CpuTopology | None = None      # of a table of CPUs printed below (-p) or alone
+
+
+@dataclass
+class _Work:
+    """What was understood of a block, and what is to be said of it."""
+
+    block: Block
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    known: dict[str, object] = field(default_factory=dict)
+
+    def say(self, what: str, key: str = "", *, note: bool = False) -> None:
+        self.findings.append(Finding(what, self.block.line_of(key), note))
 
 
 def parse(text: str) -> Lscpu:
-    found: dict[str, str] = {}
-    differs: set[str] = set()
-    for key, value in pairs(lines_of(text, "lscpu")):
-        if found.setdefault(key, value) != value:
-            differs.add(key)              # hybrid machines have a block for each kind of core
-    if "CPU(s)" not in found or not found.keys() & {"Thread(s) per core", "Socket(s)", "NUMA node(s)"}:
+    """What our own probe asked for: a whole output in the C locale."""
+    found = [block for block in blocks(lines_of(text, "lscpu")) if "cpus" in block.values]
+    if not found or not found[0].values.keys() & {"threads", "sockets", "nodes"}:
         raise ParseError("not the output of lscpu, or cut off: no line CPU(s), or nothing about threads and sockets")
-    numa = {number: cpu_list(value, key) for key, value in found.items() if (number := _numa_id(key)) is not None}
-    count = maybe_integer(found.get("NUMA node(s)"))
-    if count is not None and count != len(numa):
-        raise ParseError(f"lscpu counts {count} NUMA nodes and lists {len(numa)}: cut off")
+    work = _Work(found[0])
+    value = _value(work)
+    cut = next((what for what in work.missing if "cut off" in what), None)
+    if cut:
+        raise ParseError(cut)
+    return value
 
-    def told(key: str) -> int | None:
-        return None if key in differs else maybe_integer(found.get(key))
 
+def read(document: Document) -> tuple[Reading, ...]:
+    found = json_block(document.text) if any('"lscpu"' in line for line in document.lines) else None
+    readings: list[Reading | None] = [_reading(found, len(document.lines))] if found else []
+    if document.form == "text" and not found:
+        tables = _lscpu_table.find_tables(document.lines)
+        own = blocks(document.lines)
+        for place, block in enumerate(own):
+            until = own[place + 1].first if place + 1 < len(own) else len(document.lines) + 1
+            block.tables = [table for table in tables if block.first < table.first < until]
+            readings.append(_reading(block, max([block.last, *(table.last for table in block.tables)])))
+        before = own[0].first if own else len(document.lines) + 1
+        readings += [_table_reading(table) for table in tables if table.first < before]
+    return tuple(reading for reading in readings if reading is not None)
+
+
+def _reading(block: Block, last: int) -> Reading:
+    work = _Work(block)
+    value = _value(work)
+    known = {
+        "sockets": value.sockets, "cores_per_socket": value.cores_per_socket,
+        "threads_per_core": value.threads_per_core, "cpus": value.cpus, "online": fold_ids(value.online) or None,
+        "offline": fold_ids(value.offline) or None, "model": value.model or None,
+        "hypervisor": value.hypervisor or None, **_known_numa(value, block), **work.known,
+    }
+    kind = "lscpu -J" if block.json else "lscpu"
+    return Reading(kind, block.first, last, value=value, known=known, findings=tuple(work.findings),
+                   missing=tuple(work.missing))
+
+
+def _known_numa(value: Lscpu, block: Block) -> dict[str, object]:
+    numa = value.numa
+    count = number_in(block.values.get("nodes"))
+    known: dict[str, object] = {
+        "numa_node_count": count if count is not None else len(numa) if numa else None,
+        "numa_nodes": {str(node): fold_ids(cpus) for node, cpus in numa.items()} if numa else None,
+    }
+    if numa:
+        known["numa_cpuless"] = [node for node, cpus in numa.items() if not cpus]
+        known["numa_cpu_counts"] = {str(node): len(cpus) for node, cpus in numa.items()}
+        known["numa_nodes_printed"] = {str(node): text for node, (text, _) in sorted(block.numa.items())}
+    if numa and value.topology:
+        socket = {line.cpu: line.package for line in value.topology.cpus}
+        known["numa_sockets"] = {str(node): len({socket.get(cpu) for cpu in cpus}) for node, cpus in numa.items()}
+    return known
+
+
+# --- what a block says ----------------------------------------------------------------------------------------------
+
+
+def _value(work: _Work) -> Lscpu:
+    block = work.block
+    values = block.values
+    online, offline = _list(work, "online"), _list(work, "offline")
+    numa = _numa(work)
+    sockets, cores, threads = _counts(work, online)
+    table = _table(work, threads)
+    if table is not None and not online:
+        online, offline = table.online, table.offline
+    _check_numa(work, numa, online)
+    _check_completeness(work, bool(numa))
+    if offline:
+        work.say(f"CPUs {fold_ids(offline)} are offline", "offline")
+    hypervisor = values.get("hypervisor") or ""
     return Lscpu(
-        architecture=clean(found.get("Architecture", "")), model=clean(found.get("Model name", "")),
-        cpus=maybe_integer(found["CPU(s)"]),
-        online=cpu_list(found.get("On-line CPU(s) list", ""), "On-line CPU(s) list"),
-        offline=cpu_list(found.get("Off-line CPU(s) list", ""), "Off-line CPU(s) list"),
-        sockets=told("Socket(s)"),
-        # With books and drawers (s390) the counts are of another hierarchy.
-        cores_per_socket=told("Core(s) per socket") if "Socket(s)" in found else None,
-        threads_per_core=told("Thread(s) per core"),
-        numa=numa or None, hypervisor=clean(found.get("Hypervisor vendor", "")),
-    )
+        architecture=clean(values.get("architecture", "")), model=clean(values.get("model", "")),
+        cpus=number_in(values.get("cpus")), online=online, offline=offline, sockets=sockets, cores_per_socket=cores,
+        threads_per_core=threads, numa=numa or None, hypervisor=clean(hypervisor), topology=table)
 
 
-def _numa_id(key: str) -> int | None:
-    """3 for "NUMA node3 CPU(s)"."""
-    words = key.split()
-    if len(words) == 3 and words[0] == "NUMA" and words[1].startswith("node") and words[2] == "CPU(s)":
-        return maybe_integer(words[1][4:])
-    return None
+def _list(work: _Work, key: str) -> tuple[int, ...]:
+    text = work.block.values.get(key, "")
+    if text in ("", "-"):
+        return ()
+    try:
+        return cpu_list(text.split()[0], key)
+    except ParseError as exc:
+        work.missing.append(f"{key} CPUs are cut off or unreadable: {exc.what}")
+        return ()
+
+
+def _numa(work: _Work) -> dict[int, tuple[int, ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    bad = False
+    for node, (text, line) in sorted(work.block.numa.items()):
+        try:
+            found[node] = cpu_list(text.split()[0] if text else "", f"NUMA node{node} CPU(s)")
+        except ParseError as exc:
+            bad = True
+            work.missing.append(f"NUMA node {node} is cut off or unreadable: {exc.what}")
+            work.findings.append(Finding(f"NUMA node {node}: its list of CPUs cannot be read", line))
+    count = number_in(work.block.values.get("nodes"))
+    # With one node all CPUs are in it, so that a selection without its list lacks nothing.
+    if count is not None and count != len(found) and not bad and not (count == 1 and not found and work.block.json):
+        work.missing.append(f"lscpu counts {count} NUMA nodes and lists {len(found)}: cut off")
+    return found
+
+
+def _counts(work: _Work, online: tuple[int, ...]) -> tuple[int | None, int | None, int | None]:
+    """Sockets, cores per socket and threads per core as far as they are sure."""
+    block = work.block
+    sockets, cores, threads = (block.one(key) for key in ("sockets", "cores", "threads"))
+    if block.values.keys() & {"books", "drawers", "sockets_per_book", "books_per_drawer"}:
+        return _mainframe(work, threads, len(online))
+    if len(block.models) > 1:
+        return _hybrid(work, online)
+    if block.values.get("sockets") == "-" or ("clusters" in block.values and sockets is None):
+        work.say("the kernel names no sockets, only clusters: sockets are unknown", "sockets")
+    if _no_packages(block):
+        work.say(f"{sockets or '?'} sockets of {cores or '?'} cores are printed, but socket ids are unknown (\"-\" in "
+                 "the table below): sockets are undetermined", "sockets")
+        work.known |= {"sockets_printed": sockets, "cores_per_socket_printed": cores,
+                       "cores_total": sockets * cores if sockets and cores else None}
+        return None, None, threads
+    count = len(online) or number_in(block.values.get("cpus"))
+    if sockets and cores and threads and count:
+        product = sockets * cores * threads
+        if product != count:
+            work.say(f"{sockets} sockets x {cores} cores x {threads} threads are {product}, but {count} CPUs are "
+                     "online: contradictory (uneven cores or sockets, or CPUs offline)", "cores")
+            return sockets, None, None
+        work.known["cores_total"] = sockets * cores
+        if cores == 1 and sockets > 2:
+            l3 = block.values.get("l3", "")
+            shared = " that share one L3" if "(1 instance" in l3 else ""
+            work.say(f"{sockets} sockets of one core{shared}: the made-up topology of a virtual machine", "sockets",
+                     note=True)
+    return sockets, cores, threads
+
+
+def _no_packages(block: Block) -> bool:
+    columns = [table.column("socket") for table in block.tables]
+    return any(column and all(text in ("-", "") for text in column) for column in columns)
+
+
+def _mainframe(work: _Work, threads: int | None, online: int) -> tuple[int | None, int | None, int | None]:
+    """s390: the printed hierarchy is the machine's, the partition has a part of it."""
+    block = work.block
+    steps = [(name, block.one(key)) for name, key in (
+        ("cores/socket", "cores"), ("sockets/book", "sockets_per_book"), ("books/drawer", "books_per_drawer"),
+        ("sockets", "sockets"), ("books", "books"), ("drawers", "drawers"))]
+    told = [(name, count) for name, count in steps if count is not None]
+    total = 1
+    for _, count in told:
+        total *= count
+    count = online or number_in(block.values.get("cpus")) or 0
+    printed = ", ".join(f"{count} {name}" for name, count in told)
+    work.known["sockets_printed"] = printed
+    used = _sockets_used(block)
+    shown = f"; in sockets of {', '.join(map(str, used))} CPUs" if used else ""
+    work.say(f"the printed hierarchy of books and drawers ({printed}: {total} cores) is the machine's, this partition "
+             f"has {count} CPUs{shown}: sockets are undetermined", "cores")
+    if threads:
+        work.known["cores_total"] = count // threads
+    if used:
+        work.known["sockets_used"] = used
+    return None, None, threads
+
+
+def _sockets_used(block: Block) -> list[int]:
+    column = block.tables[0].column("socket") if block.tables else None
+    seen: dict[str, int] = {}
+    for text in column or ():
+        seen[text] = seen.get(text, 0) + 1
+    return list(seen.values())
+
+
+def _hybrid(work: _Work, online: tuple[int, ...]) -> tuple[int | None, int | None, int | None]:
+    """A block for each kind of core: each with counts of its own, which add up."""
+    models = work.block.models
+    cores = [number_in(model.get("cores")) for model in models]
+    threads = {number_in(model.get("threads")) for model in models}
+    sockets = {number_in(model.get("sockets")) for model in models}
+    kinds = ", ".join(f"{count or '?'} {clean(model.get('model', '?'), 60)}"
+                      for model, count in zip(models, cores, strict=True))
+    work.say(f"heterogeneous: {len(models)} core types ({kinds}); cores per socket are not one number", "model")
+    work.known["clusters"] = [{"model": clean(model.get("model", "")), "cores": count}
+                              for model, count in zip(models, cores, strict=True)]
+    same_threads = threads.pop() if len(threads) == 1 else None
+    same_sockets = sockets.pop() if len(sockets) == 1 else None
+    if None not in cores:
+        total = sum(count or 0 for count in cores) * (same_sockets or 1)
+        work.known["cores_total"] = total
+        if same_threads and online and total * same_threads != len(online):
+            work.say(f"the core types add up to {total} cores of {same_threads} threads, but {len(online)} CPUs are "
+                     "online: contradictory", "cores")
+    return same_sockets, None, same_threads
+
+
+def _table(work: _Work, threads: int | None) -> CpuTopology | None:
+    if not work.block.tables or _no_packages(work.block):
+        return None
+    found, why = _lscpu_table.topology(work.block.tables[0], threads)
+    if why:
+        work.findings.append(Finding(why, work.block.tables[0].first))
+    return None if work.block.models else found
+
+
+def _check_numa(work: _Work, numa: Mapping[int, tuple[int, ...]], online: tuple[int, ...]) -> None:
+    if not numa:
+        return
+    empty = [node for node, cpus in numa.items() if not cpus]
+    filled = {node: cpus for node, cpus in numa.items() if cpus}
+    if empty:
+        work.say(f"NUMA nodes {fold_ids(empty)} have no CPUs (memory of GPUs or of expanders, or of none): no sockets",
+                 "nodes", note=True)
+    everything = [cpu for cpus in filled.values() for cpu in cpus]
+    if len(set(everything)) != len(everything):
+        work.say("contradictory: a CPU is in two NUMA nodes", "nodes")
+    if online and (beyond := set(everything) - set(online) - set(_list(work, "offline"))):
+        work.say(f"contradictory: NUMA nodes list CPUs {fold_ids(beyond)}, the CPUs of the node are {fold_ids(online)} "
+                 f"(NUMA node lists {fold_ids(everything)})", "nodes")
+    if online and (outside := set(online) - set(everything)):
+        work.say(f"CPUs {fold_ids(outside)} are in no NUMA node", "nodes")
+    sizes = {node: len(cpus) for node, cpus in filled.items()}
+    if len(set(sizes.values())) > 1:
+        work.say("NUMA nodes are uneven: " + ", ".join(f"node {node} has {size} CPUs" for node, size in sizes.items()),
+                 "nodes")
+    gaps = set(range(max(filled))) - set(numa)
+    if gaps and max(filled) < 2 * len(filled):
+        work.say(f"NUMA node {fold_ids(gaps)} is missing among {len(filled)} NUMA nodes", "nodes")
+
+
+def _check_completeness(work: _Work, numa: bool) -> None:
+    block = work.block
+    names = {"cpus": "the number of CPUs", "threads": "threads per core", "cores": "cores per socket",
+             "sockets": "sockets"}
+    told = set(block.values) | {key for model in block.models for key in model}
+    if told & {"sockets_per_book", "books", "drawers", "clusters"}:
+        told.add("sockets")
+    if told & {"cluster_cores"}:
+        told.add("cores")
+    lacking = [name for key, name in names.items() if key not in told]
+    if lacking:
+        work.missing.append(f"missing in the text: {', '.join(lacking)}")
+    if numa or "nodes" in told:
+        return
+    ends = block.ended or bool(block.tables)
+    if ends:
+        work.say("no NUMA nodes: the kernel knows none, or was built without NUMA", note=True)
+    else:
+        work.missing.append("no NUMA lines: the NUMA layout is unknown")
+
+
+def _table_reading(table: _lscpu_table.Table) -> Reading | None:
+    """A table alone: `lscpu -p` or `lscpu -e`."""
+    found, why = _lscpu_table.topology(table, None)
+    findings = [Finding(why, table.first)] if why else []
+    if found is None and not why:
+        return None
+    numa = _lscpu_table.numa_of(table)
+    value = Lscpu(topology=found, numa=numa, online=found.online if found else (),
+                  offline=found.offline if found else (), cpus=len(table.rows))
+    known: dict[str, object] = {"cpus": len(table.rows), "online": fold_ids(value.online) or None,
+                                "offline": fold_ids(value.offline) or None, "numa_nodes": {
+                                    str(node): fold_ids(cpus) for node, cpus in numa.items()} if numa else None}
+    if found:
+        cores = {line.siblings: line.package for line in found.cpus}
+        packages = set(cores.values())
+        per_socket = {sum(own == package for own in cores.values()) for package in packages}
+        threads = {len(siblings) for siblings in cores}
+        sure = None not in packages and len(per_socket) == 1
+        value = Lscpu(topology=found, numa=numa, online=found.online, offline=found.offline, cpus=len(table.rows),
+                      sockets=len(packages) if None not in packages else None,
+                      cores_per_socket=min(per_socket) if sure else None,
+                      threads_per_core=min(threads) if len(threads) == 1 else None)
+        known |= {"sockets": value.sockets, "cores_per_socket": value.cores_per_socket,
+                  "threads_per_core": value.threads_per_core, "cores_total": len(cores)}
+        if None in packages:
+            findings.append(Finding("socket ids are unknown: sockets are undetermined", table.first))
+        elif not sure:
+            findings.append(Finding("sockets are uneven: they differ in cores", table.first))
+        if found.offline:
+            findings.append(Finding(f"CPUs {fold_ids(found.offline)} are offline", table.first))
+    return Reading("lscpu -p", table.first, table.last, value=value, known=known, findings=tuple(findings))

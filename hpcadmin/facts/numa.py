@@ -1,4 +1,4 @@
-"""NUMA nodes from /sys/devices/system/node: their CPUs and their memory."""
+"""NUMA nodes from /sys/devices/system/node: their CPUs, their memory and their distances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hpcadmin.facts._base import cpu_list, integer, lines_of, quote
 from hpcadmin.model import NumaNode
 
 NAME = "numa"
-# node ID MEMTOTAL-KB; then grep's lines with the CPUs (none for a node without CPUs).
+# node ID MEMTOTAL-KB; then grep's lines with the CPUs (none for a node without CPUs) and the distances.
 COMMAND = r"""
 n=/sys/devices/system/node
 [ -d $n ] || return 127
@@ -19,9 +19,10 @@ for d in $n/node[0-9]*; do
   { while read -r a b k v u; do case $k in MemTotal:) m=$v; break;; esac; done <$d/meminfo; } 2>/dev/null
   echo "node ${d##*/node} $m"
 done
-cd $n && grep -s . node[0-9]*/cpulist /dev/null
+cd $n && grep -s . node[0-9]*/cpulist node[0-9]*/distance /dev/null
 echo end=numa
 """
+_DISTANCES = re.compile(r"node([0-9]{1,5})/distance:([0-9 ]{1,20000})\Z")
 _CPUS = re.compile(r"node([0-9]{1,5})/cpulist:([0-9,-]{1,100000})\Z")
 
 
@@ -31,10 +32,13 @@ def parse(text: str) -> tuple[NumaNode, ...]:
         raise ParseError("the list of NUMA nodes is cut off")
     memory: dict[int, int | None] = {}
     cpus: dict[int, tuple[int, ...]] = {}
+    distances: dict[int, tuple[int, ...]] = {}
     for line in lines[:-1]:
         words, match = line.split(), _CPUS.match(line)
         if match:
             cpus[int(match[1])] = cpu_list(match[2], "cpulist")
+        elif far := _DISTANCES.match(line):
+            distances[int(far[1])] = tuple(integer(word, "distance", high=1 << 16) for word in far[2].split())
         elif words[0] == "node" and len(words) == 3:
             number = integer(words[1], "NUMA node", high=65535)
             memory[number] = None if words[2] == "-" else integer(words[2], "MemTotal") // 1024
@@ -47,4 +51,6 @@ def parse(text: str) -> tuple[NumaNode, ...]:
         if not seen.isdisjoint(own):
             raise ParseError(f"a CPU of node {number} is in two NUMA nodes")
         seen.update(own)
-    return tuple(NumaNode(number, cpus.get(number, ()), memory[number]) for number in sorted(memory))
+    sound = all(len(distances.get(number, ())) == len(memory) for number in memory)
+    return tuple(NumaNode(number, cpus.get(number, ()), memory[number], distances[number] if sound else ())
+                 for number in sorted(memory))
