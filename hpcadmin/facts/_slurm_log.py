@@ -1,0 +1,208 @@
+"""What slurmd and slurmctld write to their logs about hardware, GRES and topology, message by message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpcadmin.facts._base import clean
+from hpcadmin.facts._reading import Finding
+
+_DIFFERS = re.compile(r"Node configuration differs from hardware:((?:\s+\w{1,20}=\d{1,9}:\d{1,9}\(hw\)){1,8})")
+_DIFFERENCE = re.compile(r"(\w{1,20})=(\d{1,9}):(\d{1,9})\(hw\)")
+_FOUND = re.compile(r"CPUs:(\d{1,6}) Boards:(\d{1,4}) Sockets:(\d{1,4}) CoresPerSocket:(\d{1,5}) "
+                    r"ThreadsPerCore:(\d{1,3})")
+_LOWER = re.compile(r"(gres/[\w:.-]{1,80}) count reported lower than configured \((\d{1,6}) < (\d{1,6})\)")
+_ON_NODE = re.compile(r"\bnode[= ]([A-Za-z0-9][\w.-]{0,100})", re.IGNORECASE)
+_CHANGED = re.compile(r"(gres/[\w:.-]{1,80}): Count changed on node (\S{1,100}) \((\d{1,6}) != (\d{1,6})\)")
+_SOCKETS = re.compile(r"NodeNames=(\S{1,100}) setting Sockets=(\d{1,6}) based on CPUs\((\d{1,6})\)")
+_NOT_BUILT = re.compile(r"configured to autodetect (\w{1,20}) functionality, but we weren't able to find that lib")
+_NO_LIB = re.compile(r"Configured with (\w{1,20}), but that lib wasn't found")
+_NO_NODE = re.compile(r"(?:lookup failure for node \"?|invalid node specified |Invalid node name in topology: )"
+                      r"([A-Za-z0-9][\w.-]{0,100})")
+_GRES = re.compile(r"GRES\[gpu\] Type:(\S{1,100}) Count:(\d{1,6}) Cores\((\d{1,6})\):(\S{1,200})\s+Links:(\S{1,200}) "
+                   r"Flags:\S{0,300} File:(\S{1,100})")
+_MATCH = re.compile(r"NodeNames=(\S{1,200}) CPUs=(\d{1,6}) match no Sockets, Sockets\*CoresPerSocket or "
+                    r"Sockets\*CoresPerSocket\*ThreadsPerCore")
+_LOW = re.compile(r"Low (CPUs|RealMemory|socket\*core\*thread count|TmpDisk)\b")
+_MISMATCH = re.compile(r"(?i)\bmismatch\b[^\n]{0,200}?\b(\d{1,6}) ?!= ?(\d{1,6})")
+_CHILD = re.compile(r"(?i)child switch[^\n]{0,60}not (?:defined|found)|child \((\S{1,100})\)")
+_SYSTEM = re.compile(r"_get_system_gpu_list_(\w{1,20}): (\d{1,4}) GPU system device\(s\) detected")
+_AUTO = {"nvml": "AutoDetect=nvidia from 24.11 on needs no library, File= lines need none at all",
+         "rsmi": "install the ROCm SMI library, or write File=/dev/dri/renderD* lines with AutoDetect=off"}
+_KEYS = {"CPUs": "cpus", "Boards": "boards", "SocketsPerBoard": "sockets", "Sockets": "sockets",
+         "CoresPerSocket": "cores_per_socket", "ThreadsPerCore": "threads_per_core"}
+
+
+@dataclass
+class Log:
+    known: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    right: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def collect(lines: Sequence[str]) -> Log:
+    log = Log()
+    ignored = 0
+    for number, line in enumerate(lines, 1):
+        if not _worth(line):
+            continue
+        before = len(log.findings), len(log.known)
+        for rule in _RULES:
+            rule(line, number, log)
+        if "autodetected GPUs are being ignored" in line:
+            ignored = number
+            log.missing.append("the Gres= of the node")
+        if "GRES[gpu]" in line:
+            _gres(line, number, log, ignored=ignored > 0)
+        if (len(log.findings), len(log.known)) != before or number == ignored:
+            log.lines.append(number)
+    if ignored:
+        detected = log.known.get("gres_detected", [])
+        types = ", ".join(sorted({gpu["type"] for gpu in detected}))
+        log.findings.append(Finding(f"detected GPUs are ignored: no configured GPU of type {types or 'theirs'} is left "
+                                    "to match them", ignored))
+        _right(lines, ignored, log)
+    return log
+
+
+def _right(lines: Sequence[str], ignored: int, log: Log) -> None:
+    """The Gres= and AutoDetect= that fit what slurmd detected, where it says how many there are."""
+    system = next((match for match in map(_SYSTEM.search, lines) if match), None)
+    kind = re.search(r"Type:(\S{1,100}) ", "\n".join(lines[ignored:ignored + 20]))
+    if system and kind and not kind[1].isdigit():
+        log.right += [f"Gres=gpu:{kind[1]}:{system[2]}", f"AutoDetect={system[1]}"]
+
+
+def _worth(line: str) -> bool:
+    """Before the patterns are put to it: a word that one of them begins with."""
+    return any(word in line for word in ("onfigur", "gres/", "GRES[", "Sockets", "lookup failure", "invalid node",
+                                         "ignored", "Low ", "ismatch", "child", "lib wasn", "config-only"))
+
+
+def _differs(line: str, number: int, log: Log) -> None:
+    match = _DIFFERS.search(line)
+    if not match:
+        return
+    configured, hardware, right = {}, {}, []
+    for key, ours, theirs in _DIFFERENCE.findall(match[1]):
+        name = _KEYS.get(key, key.lower())
+        configured[name], hardware[name] = int(ours), int(theirs)
+        right.append(f"{key}={theirs}")
+        if ours != theirs:
+            log.findings.append(Finding(f"{key}: configured {ours}, hardware {theirs} ({key}={ours}:{theirs}(hw))",
+                                        number))
+    log.known.update(configured=configured, hardware=hardware)
+    log.right.append(" ".join(right))
+
+
+def _found(line: str, number: int, log: Log) -> None:
+    match = _FOUND.search(line)
+    if match:
+        names = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core")
+        log.known["hardware"] = dict(zip(names, map(int, match.groups()), strict=True))
+
+
+def _lower(line: str, number: int, log: Log) -> None:
+    match = _LOWER.search(line)
+    if match:
+        node = _ON_NODE.search(line)
+        where = f" on {node[1]}" if node else ""
+        log.findings.append(Finding(f"{match[1]}: {match[2]} of {match[3]} configured registered{where} "
+                                    f"({match[2]} < {match[3]}): the node is INVAL and drained", number))
+        log.missing.append("the NodeName and gres.conf lines, and why slurmd saw fewer devices")
+
+
+def _changed(line: str, number: int, log: Log) -> None:
+    match = _CHANGED.search(line)
+    if match:
+        log.findings.append(Finding(f"{match[1]} on {match[2]}: {match[3]} configured, {match[4]} reported "
+                                    f"({match[3]} != {match[4]})", number))
+        log.missing.append("the Gres= of the node, and what slurmd reported")
+
+
+def _sockets(line: str, number: int, log: Log) -> None:
+    match = _SOCKETS.search(line)
+    if match:
+        log.findings.append(Finding(f"{match[1]}: Sockets={match[2]} was derived from CPUs={match[3]} alone: write "
+                                    "Sockets=, CoresPerSocket= and ThreadsPerCore= as slurmd -C prints them", number))
+
+
+def _library(line: str, number: int, log: Log) -> None:
+    match = _NOT_BUILT.search(line)
+    if match:
+        log.findings.append(Finding(f"AutoDetect={match[1]}, but this slurmd was built without it: "
+                                    f"{_AUTO.get(match[1], 'File= lines need no library')}", number))
+    match = _NO_LIB.search(line)
+    if match:
+        log.findings.append(Finding(f"AutoDetect={match[1]}: its library was not found, no GPU is detected: "
+                                    f"{_AUTO.get(match[1], 'install it')}", number))
+        log.missing.append("which GPUs the node has, and its gres.conf")
+
+
+def _no_node(line: str, number: int, log: Log) -> None:
+    match = _NO_NODE.search(line)
+    if match:
+        names = log.known.setdefault("unknown_nodes", [])
+        if match[1] not in names:
+            names.append(match[1])
+            log.findings.append(Finding(f"{match[1]} is not in slurm.conf", number))
+            log.missing.append("topology.conf and the nodes of slurm.conf")
+
+
+def _gres(line: str, number: int, log: Log, *, ignored: bool) -> None:
+    match = _GRES.search(line)
+    if not match:
+        return
+    kind, cores, links, file = match[1], *(None if v == "(null)" else v for v in (match[4], match[5], match[6]))
+    if ignored or file:
+        log.known.setdefault("gres_detected", []).append({"type": kind, "file": file, "cores": cores, "links": links})
+        return
+    if kind.isdigit():
+        log.findings.append(Finding(f'Type:{kind} Count:{match[2]}: the count "{kind}" stands where the type belongs',
+                                    number))
+    if "Discarding" not in line:
+        log.findings.append(Finding(f"a configured GPU of type {clean(kind)} has no File and is discarded", number))
+
+
+def _no_product(line: str, number: int, log: Log) -> None:
+    match = _MATCH.search(line)
+    if match:
+        log.findings.append(Finding(f"{match[1]}: CPUs={match[2]} is no product of its sockets, cores and threads: "
+                                    "Slurm sets CPUs anew (with Boards= it is SocketsPerBoard=, not Sockets=)", number))
+        log.missing.append("the NodeName line")
+
+
+def _low(line: str, number: int, log: Log) -> None:
+    match = _LOW.search(line)
+    if match:
+        log.findings.append(Finding(f"Low {match[1]}: more is configured than the hardware has: INVALID_REG", number))
+        log.missing.append("what is configured and what slurmd -C prints")
+
+
+def _mismatch(line: str, number: int, log: Log) -> None:
+    match = _MISMATCH.search(line)
+    if match and "differs" not in line:
+        log.findings.append(Finding(f"a count does not match: {match[1]} != {match[2]}: {clean(line, 160)}", number))
+        log.missing.append("the node names, and gres.conf (one with NodeName= lines can be the same everywhere)")
+
+
+def _child(line: str, number: int, log: Log) -> None:
+    if _CHILD.search(line):
+        log.findings.append(Finding(f"topology.conf names a child switch that it does not define: {clean(line, 160)}",
+                                    number))
+
+
+_RULES: tuple[Callable[[str, int, Log], None], ...] = (
+    _differs, _found, _lower, _changed, _sockets, _library, _no_node, _no_product, _low, _mismatch, _child)
+
+
+def unfinished(lines: Sequence[str]) -> Iterator[str]:
+    """The last line where it ends in the middle of a message."""
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    if re.search(r"(?:Cor|GPU Ge|Count:\d*|Type:\S*)\Z", last):
+        yield f"the end: the text is cut off in '{clean(last[-40:])}'"

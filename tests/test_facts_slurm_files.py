@@ -1,0 +1,94 @@
+"""Pieces of Slurm's files and logs, as people paste them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcadmin.facts import Document, Reading
+from hpcadmin.facts.slurm_files import read
+
+
+def one(text: str) -> Reading:
+    found = read(Document("x.txt", lines=tuple(text.strip("\n").split("\n"))))
+    assert len(found) == 1
+    return found[0]
+
+
+def said(reading: Reading) -> str:
+    return "\n".join(f"{finding.line}: {finding.what}" for finding in reading.findings)
+
+
+def test_a_sound_configuration() -> None:
+    reading = one('''
+NodeName=g[01-04] CPUs=224 Sockets=2 CoresPerSocket=56 \\
+   ThreadsPerCore=2 RealMemory=2000000 Gres=gpu:h100:8
+PartitionName=all Nodes=g[01-04] Default=YES
+NodeName=g[01-04] Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-55
+NodeName=g[01-04] Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=56-111
+''')
+    assert reading.known["wrong"] is False and not reading.missing and not reading.findings
+    assert reading.known["nodes"] == [{"name": "g[01-04]", "count": 4, "cpus": 224, "sockets": 2,
+                                       "cores_per_socket": 56, "threads_per_core": 2, "real_memory": 2000000, "gres": "gpu:h100:8"}]
+    assert reading.known["gres"][1]["files"] == [f"/dev/nvidia{n}" for n in (4, 5, 6, 7)]
+    assert (reading.first, reading.last) == (1, 5)
+
+
+WRONG: list[tuple[str, str]] = [
+    ("NodeName=a CPUs=30 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", "1: a: CPUs=30 is no product"),
+    ("NodeName=a CPUs=16 Boards=1 Sockets=2 CoresPerSocket=8", "Sockets= together with Boards="),
+    ("NodeName=a Sockets=2 CoresPerSocket=8 Gres=gpu:1\nName=gpu File=/dev/nvidia0 Cores=0-31",
+     "2: Cores=0-31: a has cores 0-15"),
+    ("Name=gpu File=/dev/nvidia0 Cores=9-1", "runs backwards"),
+    ("Name=gpu File=/dev/nvidia[0-", "malformed hostlist"),
+    ("AutoDetect=cuda", "AutoDetect=cuda is no valid value"),
+    ("### slurmd -C\nNodeName=a CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=9\n"
+     "### slurm.conf\nNodeName=a CPUs=64 Sockets=64 State=UNKNOWN",
+     "4: a: 64x1x1 is configured, the hardware is 2x16x2"),
+    ("SwitchName=s Switches=l[1-2]\nSwitchName=l1 Nodes=a", "1: s: l2 is not defined"),
+    ("SwitchName=l1 Nodes=a[1-3]\nSwitchName=l2 Nodes=a[3-4]", "2: a3 is on l2 and on l1"),
+    ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "a loop of switches"),
+    ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "2: a is defined twice (first on line 1)"),
+    ("SwitchName=a", "neither Switches= nor Nodes="),
+    ("error: Node configuration differs from hardware: CPUs=8:16(hw) Boards=1:1(hw) SocketsPerBoard=1:1(hw) "
+     "CoresPerSocket=8:8(hw) ThreadsPerCore=1:2(hw)", "ThreadsPerCore: configured 1, hardware 2"),
+    ("error: Setting node n7 state to INVAL with reason:gres/gpu count reported lower than configured (6 < 8)",
+     "6 of 8 configured registered on n7"),
+    ('[2025-01-01T00:00:00.000] error: _find_node_record: lookup failure for node "n9"', "1: n9 is not in slurm.conf"),
+    ("fatal: We were configured to autodetect nvml functionality, but we weren't able to find that lib when Slurm was "
+     "configured", "built without it"),
+    ("error: Node n1 has low real_memory\nReason=Low RealMemory (reported:100 < 100.00% of configured:200)",
+     "2: Low RealMemory"),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), WRONG, ids=[what[:30] for _, what in WRONG])
+def test_what_is_wrong_is_named_with_its_line(text: str, what: str) -> None:
+    reading = one(text)
+    assert what in said(reading)
+    assert reading.known["wrong"] is True
+
+
+def test_counts_of_a_tree_and_of_blocks() -> None:
+    tree = one("SwitchName=top Switches=l[1-2]\nSwitchName=l1 Nodes=a[01-16]\nSwitchName=l2 Nodes=a[17-32]").known
+    assert (tree["switches"], tree["leaves"], tree["levels"], tree["node_count"]) == (3, 2, 2, 32)
+    assert tree["roots"] == ["top"]
+    blocks = one("BlockName=b1 Nodes=a[1-18]\nBlockName=b2 Nodes=a[19-36]\nBlockSizes=18,36").known
+    assert (blocks["blocks"], blocks["nodes_per_block"], blocks["block_sizes"]) == (2, 18, [18, 36])
+
+
+UNDECIDED = ["Name=gpu Type=a100 File=/dev/nvidia0 Cores=0-15", "NodeName=a Gres=gpu:a:1,gpu:b:1"]
+
+
+@pytest.mark.parametrize("text", UNDECIDED)
+def test_what_depends_on_more_is_left_open(text: str) -> None:
+    assert one(text).known["wrong"] is None
+
+
+@pytest.mark.parametrize("text", ["", "hello world", "Sockets are nice", "a = 1",
+                                  "NodeName=n1 CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1"
+                                  .replace("NodeName", "### slurmd -C\nNodeName")])
+def test_other_texts_are_left_to_others(text: str) -> None:
+    found: Any = read(Document("x", lines=tuple(text.split("\n"))))
+    assert found == ()
