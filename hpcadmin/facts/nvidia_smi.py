@@ -2,142 +2,139 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from xml.etree import ElementTree as ET
+from collections.abc import Iterator
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import clean, leading_float, leading_int, maybe_integer, pci_address, pci_key
-from hpcadmin.model import Gpu
+from hpcadmin.facts import _smi
+from hpcadmin.facts._base import clean, maybe_integer, pci_key
+from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts._smi import LostGpu, Shown, Smi, lost_gpus
+from hpcadmin.facts._smi_fields import shown
+from hpcadmin.facts._smi_xml import Log, read_log
+
+__all__ = ["LostGpu", "Smi", "lost_gpus", "parse", "read"]
 
 NAME = "nvidia_smi"
 ORDER = 90
 LIMIT = 8 * 1024 * 1024
 COMMAND = "run 25 nvidia-smi -q -x"
+FORMS = ("xml", "text")
 
-# What a driver writes in a field of a GPU that no longer answers.
-_DEAD = ("gpu is lost", "unknown error", "err!", "gpu access blocked", "gpu requires reset")
-_LOST = re.compile(r"GPU ?(?:([0-9]{1,3}): ?)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])[ :]*(.{0,160})",
-                   re.IGNORECASE)
-_DECLARATION = re.compile(r"<!(ENTITY|ELEMENT|ATTLIST|NOTATION)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class LostGpu:
-    """A GPU that the driver knows and cannot talk to."""
-
-    pci: str
-    message: str
-    index: int | None = None
-
-
-@dataclass(frozen=True)
-class Smi:
-    driver: str
-    attached: int | None             # what it says it has; may be more than it describes
-    gpus: tuple[Gpu, ...]            # in the tool's order
-    lost: tuple[LostGpu, ...] = ()
+_END = "</nvidia_smi_log>"
 
 
 def parse(text: str) -> Smi:
     """Raises ParseError for anything but one whole document."""
     lost = lost_gpus(text)
-    root = _document(text, lost)
-    driver = clean(root.findtext("driver_version") or "")
-    attached = maybe_integer(root.findtext("attached_gpus"))
-    gpus: list[Gpu] = []
-    for element in root.iter("gpu"):
-        gpu, problem = _gpu(element, len(gpus))
-        if problem:
-            lost.append(LostGpu(gpu.pci, problem))
-        else:
-            gpus.append(gpu)
-    if not driver and not gpus:
-        raise ParseError("neither a driver version nor a GPU in the XML")
-    if len({gpu.pci for gpu in gpus}) != len(gpus):
-        raise ParseError("a GPU's PCI address appears twice")
-    return Smi(driver=driver, attached=attached, gpus=tuple(gpus),
-               lost=tuple(sorted({gpu.pci: gpu for gpu in reversed(lost)}.values(), key=lambda g: pci_key(g.pci))))
-
-
-def lost_gpus(text: str) -> list[LostGpu]:
-    """The GPUs that the tool complains about, in every wording of "Unable to determine the device handle for GPU"."""
-    found = []
-    for line in text.split("\n"):
-        if "<" in line[:40] or not ("Unable to determine" in line or "fallen off the bus" in line or "is lost" in line):
-            continue
-        match = _LOST.search(line)
-        if match:
-            message = clean(match[3]) or "does not answer"
-            found.append(LostGpu(pci_address(match[2]), message.rstrip("."), maybe_integer(match[1])))
-    return found
-
-
-def _document(text: str, lost: list[LostGpu]) -> ET.Element:
     start = min((at for at in (text.find("<?xml"), text.find("<nvidia_smi_log")) if at >= 0), default=-1)
     if start < 0:
-        if "No devices were found" in text and not lost:
-            return ET.fromstring("<nvidia_smi_log><driver_version>none</driver_version></nvidia_smi_log>")  # noqa: S314
-        first = next((line for line in text.split("\n") if line.strip()), "")
-        if lost:
-            raise ParseError(f"nvidia-smi printed no XML: GPU {lost[0].pci}: {lost[0].message}")
-        raise ParseError(f"nvidia-smi printed no XML: {clean(first)}" if first else "nvidia-smi printed nothing")
-    body = text[start:]
-    if _DECLARATION.search(body):
-        raise ParseError("the XML declares entities, which nvidia-smi never does")
-    end = body.find("</nvidia_smi_log>")
-    if end < 0:
-        raise ParseError("the XML of nvidia-smi is cut off")
-    try:
-        # Declarations are refused above, so nothing can be expanded or fetched.
-        root = ET.fromstring(body[: end + len("</nvidia_smi_log>")])  # noqa: S314
-    except (ET.ParseError, ValueError, RecursionError) as exc:
-        raise ParseError(f"nvidia-smi's XML cannot be read: {clean(str(exc))}") from exc
-    if root.tag != "nvidia_smi_log":
-        raise ParseError("the XML is not nvidia-smi's")
-    return root
+        return _no_xml(text, lost)
+    log = read_log(text[start:])
+    if log.problem:
+        raise ParseError("the XML of nvidia-smi is cut off" if log.problem == "the XML is cut off" else
+                         f"nvidia-smi's XML cannot be read: {log.problem.partition(': ')[2]}")
+    if not log.driver and not log.blocks:
+        raise ParseError("neither a driver version nor a GPU in the XML")
+    answering = []
+    for one in _all_shown(log):
+        why = next((f.partition(": ")[2] for f in one.faults if f.startswith("does not answer")), "")
+        if not why and not (one.gpu.uuid and one.gpu.model):
+            why = "has no name or no UUID"
+        if why:
+            lost.append(LostGpu(one.gpu.pci, why))
+        else:
+            answering.append(one)
+    if len({one.gpu.pci for one in answering}) != len(answering):
+        raise ParseError("a GPU's PCI address appears twice")
+    answering = list(_smi.placed(answering, True))
+    return Smi(driver=log.driver or "", attached=maybe_integer(log.attached), shown=tuple(answering),
+               lost=tuple(sorted({gpu.pci: gpu for gpu in reversed(lost)}.values(), key=lambda g: pci_key(g.pci))),
+               cuda=_cuda(log))
 
 
-def _gpu(element: ET.Element, index: int) -> tuple[Gpu, str]:
-    """The GPU, and why it does not answer ("" when it does)."""
-    def text(path: str) -> str:
-        value = clean(element.findtext(path) or "")
-        return "" if value in ("N/A", "[N/A]", "Requested functionality has been deprecated") else value
-
-    address = pci_address(element.get("id") or "") or pci_address(text("pci/pci_bus_id"))
-    if not address:
-        raise ParseError(f"GPU number {index} in the XML has no PCI address")
-    uuid, model = text("uuid"), text("product_name")
-    for value in (uuid, model):
-        if any(dead in value.lower() for dead in _DEAD):
-            return Gpu(vendor="nvidia", pci=address), value
-    if not uuid.startswith("GPU-") or not model:
-        return Gpu(vendor="nvidia", pci=address), "has no name or no UUID"
-    link = "pci/pci_gpu_link_info/"
-    minor = maybe_integer(text("minor_number"))
-    gpu = Gpu(
-        vendor="nvidia", index=index, model=model, uuid=uuid, serial=text("serial"), pci=address, minor=minor,
-        memory_mib=_mebibytes(text("fb_memory_usage/total")), vbios=text("vbios_version"),
-        pcie_gen=leading_int(text(link + "pcie_gen/current_link_gen")),
-        pcie_gen_max=leading_int(text(link + "pcie_gen/max_link_gen")),
-        pcie_width=leading_int(text(link + "link_widths/current_link_width").rstrip("x")),
-        pcie_width_max=leading_int(text(link + "link_widths/max_link_width").rstrip("x")),
-        ecc=text("ecc_mode/current_ecc"), persistence=text("persistence_mode"), mig=text("mig_mode/current_mig"),
-    )
-    return replace(gpu, power_limit_w=_power_limit(element)), ""
+def _no_xml(text: str, lost: list[LostGpu]) -> Smi:
+    if "No devices were found" in text and not lost:
+        return Smi(driver="none", attached=None, shown=())
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    if lost:
+        raise ParseError(f"nvidia-smi printed no XML: GPU {lost[0].pci}: {lost[0].message}")
+    raise ParseError(f"nvidia-smi printed no XML: {clean(first)}" if first else "nvidia-smi printed nothing")
 
 
-def _mebibytes(text: str) -> int | None:
-    number, _, unit = text.partition(" ")
-    return leading_int(number) if unit in ("MiB", "MB") else None
+def _all_shown(log: Log) -> list[Shown]:
+    if len(log.blocks) > _smi.MAX_GPUS:
+        raise ParseError(f"{len(log.blocks)} GPUs are no node's")
+    return [shown(block, number) for number, block in enumerate(log.blocks)]
 
 
-def _power_limit(element: ET.Element) -> float | None:
-    # The names moved between driver generations.
-    for path in ("gpu_power_readings/current_power_limit", "power_readings/power_limit",
-                 "power_readings/current_power_limit", "gpu_power_readings/power_limit",
-                 "power_readings/enforced_power_limit"):
-        value = leading_float(element.findtext(path))
-        if value is not None:
-            return value
-    return None
+def _cuda(log: Log) -> str:
+    return "" if log.cuda in (None, "N/A", "Not Found") else str(log.cuda)
+
+
+# --- texts that people have ----------------------------------------------------------------------------------------
+
+
+def read(document: Document) -> tuple[Reading, ...]:
+    readings = []
+    for first, last in _spans(document.lines):
+        try:
+            readings.append(_read(document, first, last))
+        except ParseError as exc:
+            raise ParseError(exc.what, where=f"{document.name}:{first}") from exc
+    return tuple(readings)
+
+
+def _spans(lines: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """First and last line of each document, or of a piece that begins with a GPU."""
+    start = 0
+    for number, line in enumerate(lines, 1):
+        if "<nvidia_smi_log" in line or (not start and "<gpu id=" in line):
+            if start:
+                yield start, number - 1
+            start = number
+        if start and _END in line:
+            yield start, number
+            start = 0
+    if start:
+        last = len(lines)
+        while last > start and "<" not in lines[last - 1]:
+            last -= 1                    # prose below a document that is cut off
+        yield start, last
+
+
+def _read(document: Document, first: int, last: int) -> Reading:
+    begin = first
+    while begin > 1 and begin > first - 4 and lines_head(document.lines[begin - 2]):
+        begin -= 1                       # <?xml …?> and <!DOCTYPE …>
+    body = list(document.lines[begin - 1:last])
+    root = first - begin
+    body[root] = body[root][max(0, body[root].find("<nvidia_smi_log" if "<nvidia_smi_log" in body[root] else "<gpu")):]
+    body[:root] = [line.strip() if "<!DOCTYPE" in line else "" for line in body[:root]]
+    fragment = not body[root].startswith("<nvidia_smi_log")
+    text = "\n".join(body)
+    log = read_log(f"<nvidia_smi_log>{text}" if fragment else text, begin)
+    found = _all_shown(log)
+    if len({one.gpu.pci for one in found}) != len(found):
+        raise ParseError("a GPU's PCI address appears twice")
+    attached = maybe_integer(log.attached)
+    complaints = _smi.near(document.lines, begin, last)
+    lost = tuple(said.lost for said in complaints if said.lost)
+    cut = f"{log.problem} (line {log.line})" if log.problem else ""
+    missing = [*([cut] if cut else []), *(["the beginning of the XML"] if fragment else []),
+               *_smi.too_few(attached, found, lost)]
+    if attached is None and not fragment and not cut:
+        missing.append("attached_gpus: whether these are all the GPUs is not said")
+    missing += [f"minor_number of {_smi.name_of(one)}: its device file is not known" for one in found
+                if one.minor_text is None and not one.faults]
+    whole = not cut and not fragment and (attached is None or (attached == len(found) and not lost))
+    found = list(_smi.placed(found, whole or (bool(cut) and not fragment)))
+    smi = Smi(log.driver or "", attached, tuple(found), lost, _cuda(log), whole)
+    if not found and not log.driver:
+        raise ParseError("neither a driver version nor a GPU in the XML")
+    told = [Finding("there is no GPU in it: nvidia-smi sees none")] if not found and not missing else []
+    return _smi.reading("nvidia-smi -q -x", smi, begin, last, complaints=complaints, missing=missing,
+                        count=attached, extra={"dtd": log.dtd}, told=told)
+
+
+def lines_head(line: str) -> bool:
+    return line.lstrip().startswith(("<?xml", "<!DOCTYPE"))
