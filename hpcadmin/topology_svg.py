@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from hpcadmin.model import Node
 from hpcadmin.resources import data_dir
 from hpcadmin.text import printable
-from hpcadmin.topology_text import Branch, links, tree
+from hpcadmin.topology_text import Branch, collapsed, links, tree
 
-CHAR, LINE, PAD, GAP, HEAD = 6.3, 14.0, 8.0, 8.0, 18.0
+CHAR, LINE, PAD, GAP, HEAD = 6.7, 14.0, 8.0, 8.0, 18.0
 LEAF_CHARS = 30
 MAX_WIDTH = {"node": 1500.0, "package": 720.0, "numa": 700.0}       # of what a box of that kind puts side by side
 OTHER_WIDTH = 460.0
@@ -47,14 +47,6 @@ def node_svg(node: Node) -> str:
 def tree_svg(title: str, branch: Branch, notes: Sequence[str] = ()) -> str:
     """Any tree, as a fabric's."""
     return _render(title, layout(collapsed(branch)), [], [printable(line, limit=300) for line in notes])
-
-
-def collapsed(branch: Branch) -> Branch:
-    """A chain of bridges with nothing beside them becomes one box."""
-    below = [collapsed(each) for each in branch.below]
-    if branch.kind in ("bridge", "root") and len(below) == 1 and below[0].kind == "bridge":
-        return Branch(f"{branch.text} > {below[0].text.removeprefix('bridge ')}", branch.kind, below[0].below)
-    return Branch(branch.text, branch.kind, below)
 
 
 def layout(branch: Branch) -> Box:

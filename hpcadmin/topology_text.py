@@ -45,6 +45,16 @@ def tree(node: Node) -> Branch:
     return top
 
 
+def collapsed(branch: Branch) -> Branch:
+    """A chain of bridges with nothing beside them becomes one, and a port with one device below it that device."""
+    below = [collapsed(each) for each in branch.below]
+    if branch.kind in ("bridge", "root") and len(below) == 1 and below[0].kind == "bridge":
+        return Branch(f"{branch.text} > {below[0].text.removeprefix('bridge ')}", branch.kind, below[0].below)
+    if branch.kind == "bridge" and len(below) == 1 and not below[0].below:
+        return below[0]
+    return Branch(branch.text, branch.kind, below)
+
+
 def _numa(numa: NumaNode, node: Node, devices: list[Branch]) -> Branch:
     places = [n for n, core in enumerate(node.cpu.cores) if core.numa == numa.id]
     memory = f", {numa.memory_mib / 1024:.0f} GiB" if numa.memory_mib is not None else ""
@@ -141,7 +151,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def draw(node: Node) -> str:
     """The tree, then the links between GPUs, the GPUs near each NIC, and how to bind ranks."""
-    lines = [*_draw(tree(node), "", ""), "", *links(node), "", *_near(node), "", *_bindings(node)]
+    lines = [*_draw(collapsed(tree(node)), "", ""), "", *links(node), "", *_near(node), "", *_bindings(node)]
     return "\n".join(printable(line, limit=400) for line in _without_double_blanks(lines))
 
 
@@ -173,9 +183,9 @@ def links(node: Node) -> list[str]:
         return [f"GPU links: {next(iter(labels))} between all {len(node.gpus)} GPUs"]
     names = [f"GPU{gpu.index}" for gpu in node.gpus]
     wide = max(len(text) for text in (*names, *labels))
-    return ["GPU links:", *("  " + " ".join(f"{text or '?':<{wide}}" for text in row).rstrip()
-                            for row in (("", *names), *((name, *line) for name, line in zip(
-                                names, node.gpu_links, strict=False))))]
+    rows = [("", *names), *((name, *(text or "?" for text in line))
+                            for name, line in zip(names, node.gpu_links, strict=False))]
+    return ["GPU links:", *("  " + " ".join(f"{text:<{wide}}" for text in row).rstrip() for row in rows)]
 
 
 def _near(node: Node) -> list[str]:

@@ -30,7 +30,8 @@ NodeName=g[01-04] Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=56-111
 ''')
     assert reading.known["wrong"] is False and not reading.missing and not reading.findings
     assert reading.known["nodes"] == [{"name": "g[01-04]", "count": 4, "cpus": 224, "sockets": 2,
-                                       "cores_per_socket": 56, "threads_per_core": 2, "real_memory": 2000000, "gres": "gpu:h100:8"}]
+                                       "cores_per_socket": 56, "threads_per_core": 2, "real_memory": 2000000,
+                                       "gres": "gpu:h100:8"}]
     assert reading.known["gres"][1]["files"] == [f"/dev/nvidia{n}" for n in (4, 5, 6, 7)]
     assert (reading.first, reading.last) == (1, 5)
 

@@ -18,11 +18,11 @@ from hpcadmin.facts import Document, read_document, readers
 VOCABULARY = """
 GPU0 GPU1 NIC0 X NV18 PIX SYS NODE mlx5_0 CPU(s): Socket(s): Thread(s) NUMA node0 0-3 0,4 node available: cpus: size:
 NodeName=a CPUs=4 Sockets=2 Name=gpu File=/dev/nvidia0 SwitchName=s Nodes=n[1-2] CA 'mlx5_0' Port 1: State: Active Rate:
-<topology> <object type="PU" os_index="0"/> </topology> <system version="1"> <cpu numaid="0"> <gpu dev="0"/> { } [ ] "a":
+<topology> <object type="PU" os_index="0"/> </topology> <system version="1"> <cpu numaid="0"> <gpu dev="0"/> { } [ ]
 Switch 36 "S-0001" # [1] "H-1"[1] 4xNDR Architecture: x86_64 On-line list: 0-127 | Lane 0: +----+ Driver Version: UUID:
 Link 25 GB/s <inactive> 0000:1b:00.0 00:1f.2 3D controller [0302]: NVIDIA [10de:2330] ===== LLDP neighbors: Interface:
-Machine (503GB total) Package L#0 Core PU P#0 NUMANode HostBridge PCI lldp.eth0.chassis.name=sw1 card0 WARNING -1 99999999
-HPCADMIN-CAPTURE NVRM: Xid (PCI:0000:1b:00): 79, processor : 0 physical id core siblings distances: 10 21 N/A ERR! MB 400
+Machine (503GB total) Package L#0 Core PU P#0 NUMANode HostBridge PCI lldp.eth0.chassis.name=sw1 card0 WARNING -1 999999
+HPCADMIN-CAPTURE NVRM: Xid (PCI:0000:1b:00): 79, processor : 0 physical id core siblings distances: 10 21 N/A ERR! MB
 """
 WORDS = st.sampled_from(VOCABULARY.split())
 TEXTS = st.lists(st.lists(WORDS | st.text(max_size=8), max_size=12).map(" ".join), max_size=25).map("\n".join)
@@ -52,9 +52,9 @@ def test_any_bytes_are_met(data: bytes) -> None:
 
 
 REPEATED = [
-    "GPU0 NV18 X ", "<object ", "<", "((((", "[[[[", '{"a":', "GPU 0: ", "a=", "1,", "0-", 'Switch\t36 "S-', "\\\n", "| ",
-    "CA 'mlx5_0'\n", "NUMA node0 CPU(s): 0-3\n", "[0-9]", "NodeName=a[1-9] ", "\t", " ", "\x1b[", "NVRM: Xid (PCI:",
-    ":::", "-+-",
+    "GPU0 NV18 X ", "<object ", "<", "((((", "[[[[", '{"a":', "GPU 0: ", "a=", "1,", "0-", 'Switch\t36 "S-', "\\\n",
+    "| ", "CA 'mlx5_0'\n", "NUMA node0 CPU(s): 0-3\n", "[0-9]", "NodeName=a[1-9] ", "\t", " ", "\x1b[",
+    "NVRM: Xid (PCI:", ":::", "-+-",
 ]
 
 
