@@ -9,7 +9,7 @@ import os
 import sys
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -35,6 +35,7 @@ _TREE_TOPS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/memin
 
 
 Item = Document | StoreError | tuple[str, bytes]
+Loader = Callable[[], Iterator[Item]]
 
 
 @dataclass
@@ -48,21 +49,30 @@ class Taken:
 
 
 def take(paths: Sequence[str], node: str = "") -> Iterator[Taken]:
-    """The texts under the paths, node by node, each read when it is asked for: a folder's files NODE.txt,
-    NODE.lscpu.txt and folders NODE/; a file by its own name; "-" is stdin. node: all of it is about that one.
+    """The texts under the paths, node by node, each read when it is asked for (see `plan`)."""
+    return (load(own, loaders) for own, loaders in plan(paths, node).items())
 
-    Raises UsageError when a path holds nothing or two files claim to be the capture of one node.
+
+def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
+    """What there is to read, by node: a folder's files NODE.txt, NODE.lscpu.txt and folders NODE/; a file by its own
+    name; "-" is stdin. node: all of it is about that one. What reads it can be handed to another process.
+
+    Raises UsageError when a path holds nothing.
     """
-    loaders: dict[str, list[Callable[[], Iterator[Item]]]] = {}
+    loaders: dict[str, list[Loader]] = {}
     for path in paths:
-        for name, load in _walk(path):
-            loaders.setdefault(node or name, []).append(load)
-    for own, mine in loaders.items():
-        taken = Taken(own)
-        for load in mine:
-            for item in load():
-                _put(taken, item)
-        yield taken
+        for name, reader in _walk(path):
+            loaders.setdefault(node or name, []).append(reader)
+    return loaders
+
+
+def load(node: str, loaders: Iterable[Loader]) -> Taken:
+    """The texts of one node. Raises UsageError when two files claim to be its capture."""
+    taken = Taken(node)
+    for reader in loaders:
+        for item in reader():
+            _put(taken, item)
+    return taken
 
 
 def _put(taken: Taken, item: Item) -> None:
@@ -84,10 +94,10 @@ def _put(taken: Taken, item: Item) -> None:
         taken.errors.append(f"{file}: larger than {MAX_BYTES} bytes: its end is not here")
 
 
-def _walk(path: str) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
+def _walk(path: str) -> Iterator[tuple[str, Loader]]:
     """(node, what reads its texts) of all that a path given by the user holds."""
     if path == "-":
-        yield "stdin", lambda: iter([("stdin", sys.stdin.buffer.read(MAX_BYTES + 1))])
+        yield "stdin", partial(iter, (("stdin", sys.stdin.buffer.read(MAX_BYTES + 1)),))
         return
     place = Path(path)
     if not place.exists():
@@ -102,9 +112,9 @@ def _walk(path: str) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
         raise UsageError(f"cannot be read: {exc.strerror}", where=path) from exc
 
 
-def _folder(folder: Path) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
+def _folder(folder: Path) -> Iterator[tuple[str, Loader]]:
     if _is_tree(folder):
-        yield _node_of(folder.name) or "node", lambda: iter([_read_tree(folder)])
+        yield _node_of(folder.name) or "node", partial(_of_node, folder)
         return
     entries = sorted((entry for entry in os.scandir(folder) if not entry.name.startswith(".")),
                      key=lambda entry: entry.name)
@@ -142,7 +152,7 @@ def _of_node(folder: Path) -> Iterator[Item]:
                 yield from load()
 
 
-def _file(path: Path, node: str) -> Iterator[tuple[str, Callable[[], Iterator[Item]]]]:
+def _file(path: Path, node: str) -> Iterator[tuple[str, Loader]]:
     if not path.name.lower().endswith(_ARCHIVES):
         yield node, partial(_content, path)
         return

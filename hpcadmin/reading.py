@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -10,9 +13,12 @@ from hashlib import sha256
 from hpcadmin import inventory as inventories
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
-from hpcadmin.intake import Taken, take
+from hpcadmin.intake import Loader, Taken, load, plan
 from hpcadmin.model import Failed, Inventory, Node, Source
+from hpcadmin.sharing import Packed, Sharing, pack
 from hpcadmin.text import printable
+
+MANY = 32                # nodes for each process
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,40 @@ class Read:
     statements: tuple[Statement, ...] = ()
 
 
-def read_paths(paths: Sequence[str], node: str = "") -> tuple[Inventory, tuple[Statement, ...]]:
+def read_paths(paths: Sequence[str], node: str = "",
+               progress: Callable[[int, int], None] | None = None) -> tuple[Inventory, tuple[Statement, ...]]:
     """The inventory of the texts under the paths, and a statement for each that is no capture of ours.
 
-    Raises UsageError when a path holds nothing.
+    progress is told (nodes read, nodes). Raises UsageError when a path holds nothing.
     """
-    found = [read_one(taken) for taken in take(paths, node)]
+    found = []
+    planned = plan(paths, node)
+    for one in _all(planned):
+        found.append(one)
+        if progress:
+            progress(len(found), len(planned))
     return _inventory(found), tuple(statement for one in found for statement in one.statements)
+
+
+def _all(planned: Mapping[str, list[Loader]]) -> Iterator[Read]:
+    """Each node read, on all cores where there are many. Equal values of nodes are made one, so that thousands fit."""
+    workers = min(len(os.sched_getaffinity(0)), len(planned) // MANY)
+    if workers < 2:
+        yield from (_read(item) for item in planned.items())
+        return
+    shared = Sharing()
+    with multiprocessing.get_context("fork").Pool(workers, _quiet) as pool:
+        for one, packed in pool.imap(_read_packed, planned.items(), chunksize=8):
+            yield replace(one, node=shared.unpack(packed)) if packed is not None else one
+
+
+def _quiet() -> None:
+    """Ctrl-C is the parent's business: it ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _read(item: tuple[str, list[Loader]]) -> Read:
+    return read_one(load(*item))
 
 
 def _inventory(found: Iterable[Read]) -> Inventory:
@@ -50,6 +83,13 @@ def _inventory(found: Iterable[Read]) -> Inventory:
         nodes += [one.node] if one.node else []
         failed += [one.failed] if one.failed else []
     return inventories.build(nodes, failed, created=datetime.now().astimezone().isoformat(timespec="seconds"))
+
+
+def _read_packed(item: tuple[str, list[Loader]]) -> tuple[Read, Packed | None]:
+    one = _read(item)
+    # The records of each tool are of no use any more: what they told is in `known`.
+    slim = tuple(replace(s, readings=tuple(replace(r, value=None) for r in s.readings)) for s in one.statements)
+    return replace(one, node=None, statements=slim), pack(one.node) if one.node else None
 
 
 def read_one(taken: Taken) -> Read:
