@@ -88,6 +88,14 @@ class Complaint:
     lost: LostGpu | None = None
 
 
+_QUOTED = re.compile(r"\s{0,4}(?:> ?){1,5}")
+
+
+def unquoted(lines: Sequence[str]) -> Sequence[str]:
+    """Without the > of a quoted mail."""
+    return [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in lines]
+
+
 # --- complaints ----------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +266,7 @@ def lost_findings(complaints: Iterable[Complaint]) -> Iterator[Finding]:
 def reading(
     kind: str, smi: Smi, first: int, last: int, *, complaints: Sequence[Complaint] = (), missing: Sequence[str] = (),
     count: int | None = None, extra: Mapping[str, Any] | None = None, told: Sequence[Finding] = (),
-    errors: Sequence[Mapping[str, Any]] = (),
+    errors: Sequence[Any] = (),
 ) -> Reading:
     """count: of the GPUs of the node, where the text shows that these are all."""
     shown = smi.shown

@@ -51,9 +51,10 @@ class _Log:
 
 def read(document: Document) -> tuple[Reading, ...]:
     readings = []
-    for log in logs(document.lines):
+    lines = _smi.unquoted(document.lines)
+    for log in logs(lines):
         try:
-            readings.append(_reading(document, log))
+            readings.append(_reading(lines, log))
         except ParseError as exc:
             raise ParseError(exc.what, where=f"{document.name}:{log.first}") from exc
     return tuple(readings)
@@ -101,7 +102,7 @@ def _leaf(line: str) -> tuple[int, str, str | None] | None:
     """(indent, key, value) of "    Key   : value", value None for a heading; None for anything else."""
     key, colon, rest = line.partition(":")
     name = " ".join(key.split())
-    indent = len(line[:len(line) - len(line.lstrip(" \t>"))].expandtabs(8))
+    indent = len(line[:len(line) - len(line.lstrip(" \t"))].expandtabs(8))
     if colon and 0 < len(name) <= 80 and (not rest or rest[0] in " \t"):
         return indent, name, clean(rest)
     return (indent, line.strip(), None) if not colon and _SECTION.match(line.strip()) else None
@@ -171,11 +172,11 @@ def _put(gpu: _Gpu, indent: int, name: str, value: str | None) -> None:
 # --- what it says --------------------------------------------------------------------------------------------------
 
 
-def _reading(document: Document, log: _Log) -> Reading:
+def _reading(lines: Sequence[str], log: _Log) -> Reading:
     if len(log.gpus) > _smi.MAX_GPUS:
         raise ParseError(f"{len(log.gpus)} GPUs are no node's")
     attached = maybe_integer(log.head.get("attached"))
-    complaints = _smi.near(document.lines, log.first, log.last)
+    complaints = _smi.near(lines, log.first, log.last)
     lost = tuple(said.lost for said in complaints if said.lost)
     cut = bool(log.gpus) and _is_cut(log)
     if cut and log.gpus[-1].latest:
