@@ -21,6 +21,7 @@ class Reader:
     name: str
     forms: tuple[str, ...]
     read: Callable[[Document], tuple[Reading, ...]]
+    marks: tuple[str, ...] = ()      # a text that has none of these is not for it; (): it must look itself
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def readers() -> tuple[Reader, ...]:
         if not info.name.startswith("_"):
             module = importlib.import_module(f"hpcadmin.facts.{info.name}")
             if hasattr(module, "FORMS"):
-                found.append(Reader(info.name, tuple(module.FORMS), module.read))
+                found.append(Reader(info.name, tuple(module.FORMS), module.read,
+                                    tuple(getattr(module, "MARKS", ()))))
     return tuple(found)
 
 
@@ -54,8 +56,10 @@ def read_document(document: Document) -> Outcome:
     first line there is."""
     readings: list[Reading] = []
     errors: list[str] = []
+    text = document.text
     for reader in readers():
-        if document.form not in reader.forms:
+        if document.form not in reader.forms or (reader.marks and document.lines
+                                                 and not any(mark in text for mark in reader.marks)):
             continue
         try:
             readings += reader.read(document)

@@ -15,6 +15,9 @@ from hpcadmin.hosts import expand
 from hpcadmin.text import plural
 
 FORMS = ("text",)
+MARKS = ("NodeName", "nodename", "PartitionName", "SwitchName", "BlockName", "Name=", "name=", "Gres", "gres", "GRES",
+         "AutoDetect", "autodetect", "gpu:", "ThreadsPerCore", "slurm", "(hw)", "lib wasn", "Low ", "ismatch", "child",
+         "lookup failure", "invalid node")
 _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
 
