@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
-from hpcadmin.facts._base import clean, leading_float, leading_int, maybe_integer, pci_address
+from hpcadmin.facts._base import clean, leading_float, maybe_integer, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
-from hpcadmin.facts._smi import Remapped, Shown, Smi
-from hpcadmin.facts._smi_fields import cut_name, device_id, yes
-from hpcadmin.model import Gpu
+from hpcadmin.facts._smi import Shown, Smi
+from hpcadmin.facts._smi_columns import ERROR, KNOWN, NOTHING
+from hpcadmin.facts._smi_columns import shown as columns_shown
 
 FORMS = ("text",)
 KIND = "nvidia-smi --query-gpu"
@@ -31,9 +31,6 @@ _OWN = frozenset({"uuid", "driver_version", "compute_cap", "vbios_version", "per
 # Of processes or memory pages, not of GPUs.
 _OTHER = frozenset({"pid", "process_name", "used_memory", "used_gpu_memory", "retired_pages.address",
                     "retired_pages.cause"})
-NOTHING = ("", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "Not Available", "[Not Available]")
-_ERROR = re.compile(r"\[?(?:Unknown Error|GPU is lost|GPU requires reset|Insufficient Permissions|ERR!|"
-                    r"GPU access blocked[a-z ]{0,40})\]?\Z")
 _UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _NAME = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN) ?[A-Za-z0-9 ()./+-]{1,80}\Z")
 _DRIVER = re.compile(r"[0-9]{3}\.[0-9]{2,3}(?:\.[0-9]{2})?\Z")
@@ -107,7 +104,7 @@ def _tables(lines: Sequence[str]) -> Iterator[_Table]:
 def _shows(table: _Table) -> bool:
     """Whether rows of bare numbers are known by the errors among them."""
     return bool(table.columns or not table.loose
-                or any(cell.startswith("[") and _ERROR.match(cell) for _, row in table.rows for cell in row))
+                or any(cell.startswith("[") and ERROR.match(cell) for _, row in table.rows for cell in row))
 
 
 def _start(line: str, number: int) -> _Table | None:
@@ -125,7 +122,7 @@ def _start(line: str, number: int) -> _Table | None:
         return None
     columns = tuple(_ALIASES.get(match[1], match[1]) for match in matches if match)
     units = tuple(match[2] or "" for match in matches if match)
-    own = bool(_OWN & set(columns)) or any("." in name and name in _KNOWN | _STRONG for name in columns)
+    own = bool(_OWN & set(columns)) or any("." in name and name in KNOWN | _STRONG for name in columns)
     other = bool(_OTHER & set(columns))
     if not other and not own and not _STRONG & set(columns):
         return None
@@ -155,7 +152,7 @@ def _take(table: _Table, line: str, number: int, blank: int) -> bool:
 def _fits(table: _Table, row: Sequence[str]) -> bool:
     """Whether the values may stand in their columns: a line of prose does not."""
     for name, value in zip(table.columns, row, strict=False):
-        if value in NOTHING or _ERROR.match(value):
+        if value in NOTHING or ERROR.match(value):
             continue
         if table.loose and not (_NAME.match(value) if name == "name" else _specific(value)):
             return False
@@ -177,7 +174,7 @@ def _bare(line: str, number: int) -> _Table | None:
     if not all(map(_value, row)):
         return None
     strong = any(_UUID.match(cell) or _is_bus(cell) or _NAME.match(cell) for cell in row)
-    if (strong and sum(map(_specific, row)) > 1) or any(cell.startswith("[") and _ERROR.match(cell) for cell in row):
+    if (strong and sum(map(_specific, row)) > 1) or any(cell.startswith("[") and ERROR.match(cell) for cell in row):
         return _Table(number, number, (), rows=[(number, row)])
     # Numbers alone are nobody's, unless an error of nvidia-smi stands among them.
     return _Table(number, number, (), rows=[(number, row)], loose=True) if all(map(_plain, row)) else None
@@ -194,7 +191,7 @@ def _plain(cell: str) -> bool:
 def _specific(cell: str) -> bool:
     """What hardly anything else prints so."""
     return bool(_plain(cell) or _UUID.match(cell) or _is_bus(cell) or _NAME.match(cell) or _DRIVER.match(cell)
-                or _ERROR.match(cell) or cell == "[N/A]" or re.match(r"P[0-9]{1,2}\Z", cell))
+                or ERROR.match(cell) or cell == "[N/A]" or re.match(r"P[0-9]{1,2}\Z", cell))
 
 
 def _value(cell: str) -> bool:
@@ -212,7 +209,7 @@ def _reading(lines: Sequence[str], table: _Table) -> Reading:
     if not columns:
         return _unreadable(table)
     told = [Finding(unsure, table.first, note=True)] if unsure else []
-    shown = [_shown(dict(zip(columns, row, strict=True)), dict(zip(columns, table.units, strict=False)), number)
+    shown = [columns_shown(dict(zip(columns, row, strict=True)), dict(zip(columns, table.units, strict=False)), number)
              for number, row in table.rows]
     shown, missing = _one_each(shown)
     errors = _error_cells(table, columns)
@@ -233,7 +230,7 @@ def _reading(lines: Sequence[str], table: _Table) -> Reading:
 
 def _unreadable(table: _Table) -> Reading:
     """Rows whose columns nobody can tell."""
-    raw = [[None if cell in NOTHING or _ERROR.match(cell) else maybe_integer(cell) if maybe_integer(cell) is not None
+    raw = [[None if cell in NOTHING or ERROR.match(cell) else maybe_integer(cell) if maybe_integer(cell) is not None
             else cell for cell in row] for _, row in table.rows[:200]]
     errors = _error_cells(table, ())
     told = [Finding("there is no header: the meaning of the columns is unknown", table.first),
@@ -250,7 +247,7 @@ def _error_cells(table: _Table, columns: Sequence[str]) -> list[str]:
     whole: dict[str, list[int]] = {}
     parts: list[str] = []
     for place, (_, row) in enumerate(table.rows, 1):
-        bad = {n: cell for n, cell in enumerate(row) if _ERROR.match(cell)}
+        bad = {n: cell for n, cell in enumerate(row) if ERROR.match(cell)}
         if bad and len(set(bad.values())) == 1 and len(bad) == len(row):
             whole.setdefault(next(iter(bad.values())), []).append(place)
         else:
@@ -265,11 +262,11 @@ def _error_cells(table: _Table, columns: Sequence[str]) -> list[str]:
 
 
 def _by_form(table: _Table) -> tuple[tuple[str, ...], str]:
-    """Columns by what their values look like; () when nothing among them can name a GPU. The names of others are "?"."""
+    """Columns by what their values look like; () when nothing among them can name a GPU. Others are "?"."""
     rows = [row for _, row in table.rows]
     columns = []
     for place in range(len(rows[0])):
-        values = [row[place] for row in rows if row[place] not in NOTHING and not _ERROR.match(row[place])]
+        values = [row[place] for row in rows if row[place] not in NOTHING and not ERROR.match(row[place])]
         columns.append(_form(values, rows, place) if values else "?")
     found = [name for name in columns if name != "?"]
     if len(set(found)) != len(found):    # two of one form: which is which cannot be told
@@ -298,7 +295,7 @@ def _form(values: Sequence[str], rows: Sequence[Sequence[str]], place: int) -> s
 def _is_size(row: Sequence[str], memory: str) -> bool:
     """Whether it is what the GPU's own name says: 81920 MiB for "NVIDIA A100-SXM4-80GB"."""
     size = next((match for cell in row if _NAME.match(cell) and (match := _SIZE.search(cell))), None)
-    return size is not None and 0.93 <= int(memory.split()[0]) / (1024 * int(size[1])) <= 1.01
+    return size is not None and 0.93 <= int(memory.split(maxsplit=1)[0]) / (1024 * int(size[1])) <= 1.01
 
 
 def _attached(table: _Table, columns: Sequence[str]) -> int | None:
@@ -310,7 +307,8 @@ def _attached(table: _Table, columns: Sequence[str]) -> int | None:
 
 def _one_each(shown: Sequence[Shown]) -> tuple[list[Shown], list[str]]:
     """Of rows that repeat (nvidia-smi -l), one for each GPU; what is missing to tell GPUs from samples."""
-    key = next((key for key in (_by_pci, _by_uuid, _by_index) if all(key(one) not in ("", None) for one in shown)), None)
+    keys = (_by_pci, _by_uuid, _by_index)
+    key = next((key for key in keys if all(key(one) not in ("", None) for one in shown)), None)
     if key is None:
         if len(shown) == 1:
             return list(shown), []
@@ -331,71 +329,3 @@ def _by_uuid(one: Shown) -> object:
 
 def _by_index(one: Shown) -> object:
     return one.gpu.index
-
-
-_KNOWN = frozenset({
-    "memory.total", "memory.used", "memory.free", "memory.reserved", "pcie.link.gen.current", "pcie.link.gen.max",
-    "pcie.link.gen.gpucurrent", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax", "pcie.link.width.current",
-    "pcie.link.width.max", "power.limit", "power.max_limit", "power.default_limit", "enforced.power.limit",
-    "power.draw", "ecc.mode.current", "ecc.mode.pending", "ecc.errors.uncorrected.volatile.total",
-    "ecc.errors.uncorrected.aggregate.total", "mig.mode.current", "mig.mode.pending", "fabric.state", "fabric.status",
-    "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure",
-    "retired_pages.pending", "driver_model.current", "pci.device_id", "pci.bus", "pci.domain", "clocks.sm",
-    "clocks.current.sm", "utilization.gpu", "utilization.memory", "temperature.gpu", "temperature.memory",
-})
-
-
-def _shown(row: dict[str, str], units: dict[str, str], line: int) -> Shown:
-    def text(*names: str) -> str:
-        value = next((row[name] for name in names if name in row), "")
-        return "" if value in NOTHING or _ERROR.match(value) else value
-
-    def mib(name: str) -> int | None:
-        value = text(name)
-        number, _, unit = value.partition(" ")
-        return leading_int(number) if number.isdigit() and unit in ("", "MiB") and (
-            unit or units.get(name) in ("MiB", "") or name in row) else None
-
-    name, cut = cut_name(text("name"))
-    minor = row.get("minor")
-    gpu = Gpu(
-        vendor="nvidia", index=maybe_integer(text("index")), model=name, uuid=text("uuid"), serial=text("serial"),
-        pci=pci_address(text("pci.bus_id")), minor=maybe_integer(minor), memory_mib=mib("memory.total"),
-        vbios=text("vbios_version"), pcie_gen=leading_int(text("pcie.link.gen.current", "pcie.link.gen.gpucurrent")),
-        pcie_gen_max=leading_int(text("pcie.link.gen.max")), pcie_width=leading_int(text("pcie.link.width.current")),
-        pcie_width_max=leading_int(text("pcie.link.width.max")), ecc=text("ecc.mode.current"),
-        persistence=text("persistence_mode"), power_limit_w=leading_float(text("power.limit", "enforced.power.limit")),
-        power_limit_max_w=leading_float(text("power.max_limit")), mig=text("mig.mode.current"),
-        mig_pending=text("mig.mode.pending"), compute_mode=text("compute_mode"), fabric_state=text("fabric.state"),
-        fabric_status=text("fabric.status"), fabric_clique=text("fabric.cliqueId", "fabric.clique_id"),
-        fabric_cluster_uuid=text("fabric.clusterUuid", "fabric.cluster_uuid"), pci_id=device_id(text("pci.device_id")),
-    )
-    rows = Remapped(*(maybe_integer(text(f"remapped_rows.{what}")) for what in ("correctable", "uncorrectable")),
-                    *(yes(text(f"remapped_rows.{what}")) for what in ("pending", "failure")))
-    one = Shown(
-        gpu, cut, minor, row.get("mig.mode.current"), row.get("gpu_virtualization_mode"),
-        row.get("driver_model.current"), mib("memory.used"), mib("memory.free"), text("compute_cap"),
-        text("driver_version"), rows if rows != Remapped() else None, line=line,
-    )
-    return replace(one, faults=tuple(_faults(one, row)))
-
-
-def _faults(one: Shown, row: dict[str, str]) -> Iterator[str]:
-    if one.remapped and one.remapped.pending:
-        yield f"row remapping is pending after {one.remapped.uncorrectable} uncorrectable errors: it needs a reset"
-    if one.remapped and one.remapped.failure:
-        yield "row remapping has failed: the memory is worn out"
-    if yes(row.get("retired_pages.pending")):
-        yield "pages of memory wait for retirement: it needs a reset"
-    count = maybe_integer(row.get("ecc.errors.uncorrected.volatile.total"))
-    if count:
-        yield f"{count} uncorrectable ECC errors since the driver was loaded"
-    if one.gpu.mig and one.gpu.mig_pending not in ("", one.gpu.mig):
-        yield f"MIG mode is {one.gpu.mig}, {one.gpu.mig_pending} is pending: it needs a reset"
-    if one.gpu.fabric_state not in ("", "Completed"):
-        yield f"NVLink fabric: registration is {one.gpu.fabric_state}"
-    elif one.gpu.fabric_status not in ("", "Success"):
-        yield f"NVLink fabric: status is {one.gpu.fabric_status}"
-    slow = [name.rsplit(".", 1)[1] for name, value in row.items() if value == "Active" and "hw_" in name]
-    if slow:
-        yield f"HW slowdown is active ({', '.join(slow)})"
