@@ -1,8 +1,8 @@
 """What one captured text says: the frame for everything that is read from files instead of from our own probe.
 
 A document is a text that somebody has: pasted, mailed, kept. A fact's module that can read such texts has
-`FORMS` and `read(document)`, which returns its readings: none when nothing of its kind is in there. `MARKS`, where it has
-them, are pieces of text of which one at least is in every text of its kind: they spare most readers most texts.
+`FORMS` and `read(document)`, which returns its readings: none when nothing of its kind is in there. `MARKS`, where it
+has them, are pieces of text of which one at least is in every text of its kind: they spare most readers most texts.
 """
 
 from __future__ import annotations

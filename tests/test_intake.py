@@ -1,0 +1,145 @@
+"""Files, folders and archives taken in by node; bytes to documents."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from hpcadmin import intake
+from hpcadmin.documents import clean_lines, decode, documents
+from hpcadmin.errors import UsageError
+from hpcadmin.intake import take
+
+CAPTURE = "\nHPCADMIN-CAPTURE 1 0123456789abcdef0123456789abcdef\n"
+
+
+def taken(*paths: Path | str, node: str = "") -> dict[str, list[str]]:
+    return {one.node: [*(document.name for document in one.documents), *one.captures]
+            for one in take([str(path) for path in paths], node)}
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_files_of_a_node_belong_together(tmp_path: Path) -> None:
+    write(tmp_path, n1_dot_lscpu_dot_txt="a", n1_dot_txt=CAPTURE, n10_dot_txt="b", n2__topo="c", n2__deep__smi="d")
+    assert taken(tmp_path) == {
+        "n1": [str(tmp_path / "n1.lscpu.txt"), str(tmp_path / "n1.txt")], "n10": [str(tmp_path / "n10.txt")],
+        "n2": [str(tmp_path / "n2/deep/smi"), str(tmp_path / "n2/topo")]}
+
+
+def test_dots_in_host_names_stay(tmp_path: Path) -> None:
+    write(tmp_path, **{"n1_dot_example_dot_org_dot_txt": "a"})
+    assert list(taken(tmp_path)) == ["n1.example.org"]
+
+
+def test_all_for_one_node(tmp_path: Path) -> None:
+    write(tmp_path, a="x", b="y")
+    assert list(taken(tmp_path / "a", tmp_path / "b", node="gpu7")) == ["gpu7"]
+    assert len(taken(tmp_path / "a", tmp_path / "b", node="gpu7")["gpu7"]) == 2
+
+
+def test_links_in_folders_are_not_followed_and_pipes_not_opened(tmp_path: Path) -> None:
+    write(tmp_path, secret="root:x", dir__n1="a")
+    (tmp_path / "dir/n2").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "dir/n3")
+    assert list(taken(tmp_path / "dir")) == ["n1"]
+
+
+def test_a_link_that_the_user_named_is_followed(tmp_path: Path) -> None:
+    write(tmp_path, real__n1="a")
+    (tmp_path / "latest").symlink_to(tmp_path / "real")
+    assert list(taken(tmp_path / "latest")) == ["n1"]
+
+
+REFUSED = ["absent", "empty", "odd"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_holds_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path, odd__x="a")
+    (tmp_path / "odd/-rf").write_text("a")
+    with pytest.raises(UsageError) as caught:
+        taken(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_two_captures_of_one_node(tmp_path: Path) -> None:
+    write(tmp_path, a__n1=CAPTURE, b__n1=CAPTURE)
+    with pytest.raises(UsageError, match="two captures of n1"):
+        taken(tmp_path / "a", tmp_path / "b")
+
+
+def archive(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as into:                                  # type: ignore[call-overload]
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            into.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize(("suffix", "mode"), [("tar", "w"), ("tar.gz", "w:gz"), ("tar.bz2", "w:bz2"), ("tgz", "w:gz"),
+                                              ("tar.xz", "w:xz")])
+def test_archives(tmp_path: Path, suffix: str, mode: str) -> None:
+    files = {"caps/n1.txt": b"a", "caps/n2/topo.txt": b"b", "../../etc/n3": b"c"}
+    path = archive(tmp_path / f"x.{suffix}", files, mode)
+    assert list(taken(path)) == ["n1", "n2"]
+
+
+def test_a_dump_of_sys_is_one_document(tmp_path: Path) -> None:
+    path = archive(tmp_path / "n5.tar.gz", {"n5/sys/devices/system/cpu/online": b"0-3\n", "n5/proc/cpuinfo": b"x"})
+    one = next(take([str(path)]))
+    assert one.node == "n5" and one.documents[0].form == "tree"
+    assert one.documents[0].tree["sys/devices/system/cpu/online"] == "0-3\n"
+
+
+def test_a_folder_with_sys_is_a_dump_too(tmp_path: Path) -> None:
+    write(tmp_path, n6__sys__devices__system__cpu__online="0-1")
+    (tmp_path / "n6/sys/link").symlink_to("devices/system")
+    one = next(take([str(tmp_path / "n6")]))
+    assert one.documents[0].tree["sys/devices/system/cpu/online"] == "0-1"
+    assert one.documents[0].tree["sys/link@"] == "sys/devices/system"
+
+
+def test_broken_and_oversized_archives_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "n7.tar.gz"
+    broken.write_bytes(b"\x1f\x8b" + b"junk" * 50)
+    assert "cannot be unpacked" in next(take([str(broken)])).errors[0]
+    monkeypatch.setattr(intake, "MAX_ARCHIVE", 1000)
+    large = archive(tmp_path / "n8.tar.gz", {"n8.txt": bytes(5000)})
+    assert "more than 1000 bytes" in next(take([str(large)])).errors[0]
+
+
+def test_encodings() -> None:
+    for data in ("Größe\n".encode(), "Größe\n".encode("utf-16"), b"\xef\xbb\xbf" + "Größe\n".encode(),
+                 "Größe\n".encode("utf-16-le")):
+        assert decode(data).startswith("Größe")
+    assert "\ufffd" in decode(b"caf\xe9")
+
+
+def test_lines_are_as_a_terminal_shows_them() -> None:
+    text = "\x1b[4mGPU0\x1b[0m\r\nplain\x00\rnext\x1b]0;title\x07!\n"
+    assert clean_lines(text) == ("GPU0", "plain", "next!")
+
+
+def test_xml_inside_a_text_keeps_its_line_numbers() -> None:
+    found = documents("x", b"$ nvidia-smi -q -x\n\n<?xml version='1.0'?>\n<nvidia_smi_log>\n")
+    assert [document.form for document in found] == ["text", "xml"]
+    assert found[1].lines[2].startswith("<?xml") and found[1].lines[0] == ""
+
+
+@pytest.mark.parametrize(("text", "form"), [('{"a": 1}', "json"), ("[1, 2]", "json"), ("[root@n1 ~]# lscpu", "text"),
+                                            ("<topology>", "xml"), ('{"cut": ', "json"), ("x", "text"), ("", "text")])
+def test_forms(text: str, form: str) -> None:
+    assert documents("x", text.encode())[-1].form == form
