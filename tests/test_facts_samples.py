@@ -38,7 +38,7 @@ def test_empty_text_is_an_error_never_a_value(name: str) -> None:
             facts()[name].parse(text)
 
 
-LISTS = ("cpu_topology", "infiniband", "net", "numa", "nvidia_proc", "pci")
+LISTS = ("cpu_topology", "drm", "infiniband", "net", "numa", "nvidia_proc", "pci")
 
 
 WHOLE = [path for path in CASES if path.parent.name in (*LISTS, "nvidia_smi")

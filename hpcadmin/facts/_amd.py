@@ -45,6 +45,7 @@ class AmdGpu:
     power_max_w: float | None = None
     hive: str = ""
     vendor: str = "amd"
+    class_id: str = ""               # four digits of the PCI class
     file: str = ""                   # /dev/dri/renderD128; "": not there, or not asked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
+from hpcadmin.facts import _other_gpus
 from hpcadmin.facts._base import cpu_list, pci_key
 from hpcadmin.facts.nvidia_list import GpuList
 from hpcadmin.facts.nvidia_proc import NvidiaProc
@@ -13,8 +14,6 @@ from hpcadmin.facts.nvidia_topo import Topo
 from hpcadmin.facts.pci import link_numbers
 from hpcadmin.model import Gpu, PciDevice
 from hpcadmin.text import plural
-
-_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
 
 @dataclass
@@ -27,27 +26,24 @@ class GpuFacts:
     proc: NvidiaProc | None = None
     topo: Topo | None = None
     pci: tuple[PciDevice, ...] | None = None
+    others: _other_gpus.Joined | None = None    # AMD's and Intel's
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     no_file: list[str] = field(default_factory=list)
 
 
 def is_gpu(device: PciDevice) -> bool:
-    """A GPU to compute on: NVIDIA display and 3D controllers, AMD's and Intel's that drive no screen (a board's own
-    graphics chip is a VGA controller too)."""
-    if device.vendor_id == "10de":
-        return device.class_id.startswith("03")
-    return device.vendor_id in ("1002", "8086") and device.class_id.startswith(("0302", "0380", "12"))
+    """An NVIDIA GPU."""
+    return device.vendor_id == "10de" and device.class_id.startswith("03")
 
 
 def join(facts: GpuFacts) -> tuple[Gpu, ...]:
     """The GPUs that answer; those that should and do not are problems. Unknown is said in facts.unknown."""
-    on_bus = {device.address: device for device in facts.pci or () if is_gpu(device)}
-    nvidia = {address: device for address, device in on_bus.items() if device.vendor_id == "10de"}
-    others = [_from_bus(device, None) for device in on_bus.values() if device.vendor_id != "10de"]
-    if others:
-        facts.problems.append(f"GPUs: {len(others)} of {', '.join(sorted({g.vendor for g in others}))} known from the "
-                              "PCI bus alone")
+    nvidia = {device.address: device for device in facts.pci or () if is_gpu(device)}
+    if facts.others is None:
+        facts.others = _other_gpus.join(None, (), facts.pci)
+    facts.problems += facts.others.problems
+    facts.unknown += facts.others.unknown
     if facts.smi is not None:
         gpus = _answering(facts, facts.smi, nvidia)
     elif nvidia:
@@ -58,7 +54,7 @@ def join(facts: GpuFacts) -> tuple[Gpu, ...]:
             facts.unknown.append("gpus")
     if facts.no_file:
         facts.problems.append(f"GPUs: {', '.join(facts.no_file)} {'is' if len(facts.no_file) == 1 else 'are'} missing")
-    return (*gpus, *others)
+    return (*gpus, *facts.others.gpus)
 
 
 def _answering(facts: GpuFacts, smi: Smi, nvidia: dict[str, PciDevice]) -> tuple[Gpu, ...]:
@@ -128,7 +124,7 @@ def _tell_lost(facts: GpuFacts, lost: dict[str, LostGpu], indices: dict[str, int
 def _from_bus(device: PciDevice, index: int | None) -> Gpu:
     generation, width = link_numbers(device.link)
     generation_max, width_max = link_numbers(device.link_max)
-    return Gpu(vendor=_VENDORS[device.vendor_id], index=index, pci=device.address, pcie_gen=generation,
+    return Gpu(vendor="nvidia", index=index, pci=device.address, pcie_gen=generation,
                pcie_width=width, pcie_gen_max=generation_max, pcie_width_max=width_max)
 
 
@@ -161,6 +157,8 @@ def links(facts: GpuFacts, gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], ...]
     """The matrix of topo -m in the order of `gpus`; () with a problem where it is not about these GPUs."""
     topo = facts.topo
     nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    if not nvidia and facts.others is not None:
+        return facts.others.links
     if topo is None or not nvidia:
         return ()
     numbers = [gpu.index for gpu in nvidia]

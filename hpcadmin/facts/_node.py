@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _cpu, _gpu, _host, _nic
+from hpcadmin.facts import _cpu, _gpu, _host, _nic, _other_gpus
 from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._capture import Capture, split_capture
 from hpcadmin.facts._probe import facts
-from hpcadmin.model import Cpu, Node
+from hpcadmin.model import Cpu, Node, PciDevice
 from hpcadmin.text import printable
 
 # Facts whose tool or file may be missing on a sound node.
-_OPTIONAL = frozenset({"addresses", "dmi", "ibstat", "lscpu", "numa", "nvidia_list", "nvidia_smi", "nvidia_topo",
-                       "slurmd"}) | _host.OPTIONAL
+_OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "ibstat", "lscpu", "lspci", "numa", "nvidia_list",
+                       "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
 # Facts that nvidia-smi answers: one sentence about it is enough.
 _SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo")
 
@@ -87,7 +88,8 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
     gpu_links = _gpu.links(gpu_facts, gpus)
     interfaces, rdma = _known(reader, "net", "nics"), _read_rdma(reader)
     addresses, system, tools, captured = (reader.value(name) for name in ("addresses", "os_release", "tools", "time"))
-    driver = (gpu_facts.smi.driver if gpu_facts.smi else "") or (gpu_facts.proc.driver if gpu_facts.proc else "")
+    driver = (gpu_facts.smi.driver if gpu_facts.smi else "") or (gpu_facts.proc.driver if gpu_facts.proc else "") or (
+        gpu_facts.others.driver if gpu_facts.others else "")
     host = _host.fields(reader.value)
     unknown = [*reader.unknown, *gpu_facts.unknown, *(["serial"] if not dmi.get("product_serial") else []),
                *host.pop("unknown")]
@@ -138,14 +140,26 @@ def _read_gpu_facts(reader: _Reader) -> _gpu.GpuFacts:
     pci = reader.value("pci")
     if pci is None:
         reader.unknown.append("pci")
+    else:
+        names = {device.address: device.full_name for device in reader.value("lspci") or ()}
+        pci = tuple(replace(device, name=names.get(device.address, "")) for device in pci)
     smi = reader.value("nvidia_smi")
     found = _gpu.GpuFacts(
         smi=smi, smi_absent=reader.absent("nvidia_smi"), pci=pci, proc=reader.value("nvidia_proc"),
         listed=reader.value("nvidia_list"),
     )
+    found.others = _read_other_gpus(reader, pci)
     # Without GPUs topo -m has nothing to show, and says so in many ways.
     found.topo = reader.value("nvidia_topo") if smi is not None and len(smi.gpus) > 0 else None
     return found
+
+
+def _read_other_gpus(reader: _Reader, pci: tuple[PciDevice, ...] | None) -> _other_gpus.Joined:
+    """AMD's and Intel's. Their tools are asked about nothing where the kernel shows no such GPU."""
+    drm = reader.value("drm")
+    amd = any(gpu.vendor == "amd" for gpu in drm.gpus) if drm else any(d.vendor_id == "1002" for d in pci or ())
+    tools = [smi for name in ("rocm_smi", "amd_smi") if amd and (smi := reader.value(name)) is not None]
+    return _other_gpus.join(drm, tools, pci)
 
 
 def _read_rdma(reader: _Reader) -> Any:

@@ -59,6 +59,10 @@ class LspciDevice:
         return f"{self.vendor_id}:{self.device_id}" if self.vendor_id and self.device_id else self.device_id
 
     @property
+    def full_name(self) -> str:
+        return f"{self.vendor} {self.name}".strip()
+
+    @property
     def bus(self) -> tuple[int, int]:
         domain, bus, _ = self.address.split(":")
         return int(domain, 16), int(bus, 16)
@@ -148,7 +152,7 @@ def to_model(device: LspciDevice) -> PciDevice:
         address=device.address, class_id=device.class_id + "00" if device.class_id else "", vendor_id=device.vendor_id,
         device_id=device.device_id, numa=device.numa, link=link(device.speed, device.width),
         link_max=link(device.speed_max, device.width_max), driver=device.driver,
-        name=f"{device.vendor} {device.name}".strip(), parent=device.parent, root=device.root)
+        name=device.full_name, parent=device.parent, root=device.root)
 
 
 def in_bus_order(addresses: Iterable[str]) -> list[str]:

@@ -7,11 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import clean, maybe_integer, pci_address
+from hpcadmin.facts._base import clean, lines_of, maybe_integer, pci_address
 from hpcadmin.facts._nccl import nearest
 from hpcadmin.facts._pcitree import VENDORS, LspciDevice, paths, with_parents
 from hpcadmin.facts._reading import Document, Finding, Reading
 
+NAME = "lspci"
+# Names alone, of what is no bridge; links and NUMA nodes are in sysfs.
+COMMAND = r"""
+command -v lspci >/dev/null 2>&1 || return 127
+run 3 lspci -D -mmnn 2>/dev/null | grep -E '^[^"]*"[^"]*\[(01|02|03|0b|12)..\]|\[0680\]'
+echo end=lspci
+"""
 FORMS = ("text",)
 MAX_DEVICES = 20_000
 _ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
@@ -52,9 +59,12 @@ def read(document: Document) -> tuple[Reading, ...]:
 
 
 def parse(text: str) -> tuple[LspciDevice, ...]:
+    """Of what the probe asks for. Raises ParseError when the closing line is missing."""
+    if lines_of(text, "lspci")[-1].strip() != "end=lspci":
+        raise ParseError("the output of lspci is cut off")
     for devices in outputs(text.split("\n")):
-        return tuple(with_parents(devices))
-    raise ParseError("no device in the output of lspci")
+        return tuple(devices)
+    return ()
 
 
 def outputs(lines: Sequence[str]) -> Iterator[list[LspciDevice]]:
