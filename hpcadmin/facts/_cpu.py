@@ -171,11 +171,12 @@ def _join_counts(sources: Mapping[str, Cpu], whole: Mapping[str, Cpu], numa: Col
     told = {name: _counts(cpu) for name, cpu in sources.items() if _counts(cpu) != (None, None, None)}
     if not told:
         return None, None, None
-    trusted = next((name for name in told if name in whole), "") or next(iter(told))
+    counted = [name for name in told if not _bare(sources[name])]
+    trusted = next((name for name in told if name in whole), "") or next(iter([*counted, *told]))
     ours = told[trusted]
     equal: list[Counts] = [ours]
     for name, theirs in told.items():
-        if name == trusted or _virtual(theirs, ours, numa, l3):
+        if name == trusted or (_bare(sources[name]) and _virtual(theirs, ours, numa, l3)):
             continue
         evened = trusted in whole and None in ours and None not in theirs
         if evened or _contradict(ours, theirs):
@@ -187,6 +188,11 @@ def _join_counts(sources: Mapping[str, Cpu], whole: Mapping[str, Cpu], numa: Col
         known = [values if own is not None else set() for values, own in zip(known, ours, strict=True)]
     sockets, cores, threads = (values.pop() if len(values) == 1 else None for values in known)
     return sockets, cores, threads
+
+
+def _bare(cpu: Cpu) -> bool:
+    """Counts and nothing else: slurmd's, whose sockets may be virtual."""
+    return not (cpu.cores or cpu.numa or cpu.model or cpu.architecture)
 
 
 def _contradict(ours: Counts, theirs: Counts) -> bool:
@@ -242,29 +248,33 @@ def _join_offline(sources: Mapping[str, Cpu], problems: list[str]) -> tuple[int,
 
 
 def _join_numa(sources: Mapping[str, Cpu], problems: list[str]) -> tuple[NumaNode, ...]:
-    """Nodes by their ids; memory and distances from whichever source has them."""
+    """Nodes by their ids; memory and distances from whichever source has them. Nodes without CPUs (memory of GPUs)
+    are not shown by every tool."""
     told = {name: {node.id: node for node in cpu.numa} for name, cpu in sources.items() if cpu.numa}
     if not told:
         return ()
     trusted = next(iter(told))
     nodes = dict(told[trusted])
     for name, theirs in told.items():
-        if theirs.keys() != nodes.keys():
-            problems.append(f"NUMA: {name} has nodes {fold_ids(theirs)}, {trusted} {fold_ids(nodes)}")
+        with_cpus = [{number for number, node in each.items() if node.cpus} for each in (theirs, told[trusted])]
+        if with_cpus[0] != with_cpus[1]:
+            problems.append(f"NUMA: CPUs are in nodes {fold_ids(with_cpus[0])} by {name}, "
+                            f"{fold_ids(with_cpus[1])} by {trusted}")
             continue
         for number, node in theirs.items():
-            mine = nodes[number]
+            mine = nodes.setdefault(number, node)
             if node.cpus != mine.cpus:
                 problems.append(f"NUMA: node {number} has CPUs {fold_ids(node.cpus) or 'none'} by {name}, "
                                 f"{fold_ids(mine.cpus) or 'none'} by {trusted}")
                 continue
-            if node.distances and mine.distances and node.distances != mine.distances:
+            if len(node.distances) == len(mine.distances) and node.distances != mine.distances:
                 problems.append(f"NUMA: the distances of node {number} are {' '.join(map(str, node.distances))} by "
                                 f"{name}, {' '.join(map(str, mine.distances))} by {trusted}")
             nodes[number] = replace(
                 mine, memory_mib=node.memory_mib if mine.memory_mib is None else mine.memory_mib,
                 distances=mine.distances or node.distances)
-    return tuple(nodes[number] for number in sorted(nodes))
+    return tuple(nodes[number] if len(nodes[number].distances) in (0, len(nodes)) else replace(
+        nodes[number], distances=()) for number in sorted(nodes))
 
 
 def check_counts(cpu: Cpu, lscpu: Lscpu | None, slurmd: Slurmd | None, problems: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcadmin.facts import _cpu, cpuinfo
@@ -192,7 +192,7 @@ def _reading(work: _Work, first: int, last: int) -> Reading:
         known |= {"allowed_cpuset": fold_ids(online & allowed if allowed else online),
                   "complete_cpuset": fold_ids(sysfs.present()), "machine_cpuset": fold_ids(online)}
     value = SysfsTree(
-        cpu=Cpu(**{**cpu.__dict__, "model": work.info.model if work.info else ""}),
+        cpu=replace(cpu, model=work.info.model if work.info else ""),
         pci=tuple(device.pci for device in work.found.values()), has_pci=bool(work.found),
         gpus=tuple(work.gpus.values()), memory_mib=_memory(sysfs), vendor=_dmi(sysfs, "sys_vendor"),
         product=_product(work), serial=_dmi(sysfs, "product_serial"), bios=_dmi(sysfs, "bios_version"),
