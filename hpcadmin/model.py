@@ -273,6 +273,8 @@ class SwitchPort:
     state: str = ""
     width_best: str = ""             # what both ends could do, where that is told
     speed_best: str = ""
+    name: str = ""                   # of Ethernet ports: swp1s3; "": InfiniBand, the number is the name
+    peer_name: str = ""              # of the port at the other end
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +321,7 @@ class OddOneOut:
     node: str
     what: str                        # "node03: 7 GPUs, the group has 8; missing: GPU 5 (0000:ab:00.0)"
     device: str = ""
+    soft: bool = False               # versions and settings: no other hardware
 
 
 @dataclass(frozen=True)
