@@ -13,6 +13,7 @@ from hpcadmin.errors import StoreError
 from hpcadmin.files import MAX_READ_BYTES, read_bounded, read_lines, write_atomic_parts
 from hpcadmin.model import INVENTORY_SCHEMA, Cpu, Failed, Group, Inventory, Mount, Node, PciDevice
 from hpcadmin.oddones import find, signature_groups
+from hpcadmin.sharing import Pool
 
 # What nodes have in common: one object for all of them.
 _SHARED: tuple[Any, ...] = (
@@ -23,8 +24,9 @@ _NODES = ',"nodes":['
 
 
 def build(nodes: Iterable[Node], failed: Iterable[Failed] = (), created: str = "") -> Inventory:
-    """Groups and odd ones out; nodes and groups in natural order."""
-    ordered = tuple(sorted(nodes, key=lambda node: natural(node.name)))
+    """Groups and odd ones out; nodes and groups in natural order. From an iterator, nodes are never twice in memory."""
+    pool = Pool()
+    ordered = tuple(sorted(map(pool.node, nodes), key=lambda node: natural(node.name)))
     return Inventory(
         nodes=ordered, groups=_groups(ordered), odd=find(ordered), created=created,
         failed=tuple(sorted(failed, key=lambda item: natural(item.node))),

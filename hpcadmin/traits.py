@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
-from hpcadmin.model import Gpu, Nic, Node
+from hpcadmin.model import Nic, Node
 from hpcadmin.text import plural
 
 MEMORY_TOLERANCE = 0.01     # firmware and kernel reserve a little more or less from boot to boot
@@ -130,42 +130,3 @@ def hardware_traits(nodes: list[Node]) -> tuple[Trait, ...]:
 def _show_nics(node: Node, rdma: bool) -> str:
     counts = Counter(_kind(nic) for nic in hardware_nics(node) if bool(nic.rdma) is rdma)
     return ", ".join(f"{count}x {kind}" for kind, count in sorted(counts.items())) or "none"
-
-
-def _text(name: str, get: Callable[[Node], str]) -> Trait:
-    return Trait(name, lambda n: get(n) or None, get)
-
-
-def links_text(node: Node) -> str:
-    """The kinds of links between GPUs with how many pairs have each: 28x NV18."""
-    labels = Counter(label for row, line in enumerate(node.gpu_links) for label in line[row + 1:])
-    return ", ".join(f"{count}x {label}" for label, count in sorted(labels.items())) or "none"
-
-
-# Differences that do not make another group: versions, and how devices are connected.
-SOFT_TRAITS: tuple[Trait, ...] = (
-    _text("product", lambda n: n.product),
-    _text("BIOS", lambda n: n.bios),
-    _text("GPU driver", lambda n: n.gpu_driver),
-    _text("kernel", lambda n: n.kernel),
-    _text("OS", lambda n: n.os),
-    _text("Slurm", lambda n: n.slurm_version),
-    Trait("GPU links", lambda n: n.gpu_links or None, links_text),
-)
-
-
-# What is compared device by device: a GPU by its PCI address, a NIC by name and port.
-GPU_FIELDS: tuple[tuple[str, Callable[[Gpu], str]], ...] = (
-    ("memory", lambda g: "" if g.memory_mib is None else f"{g.memory_mib} MiB"),
-    ("PCIe width", lambda g: "" if g.pcie_width is None else f"x{g.pcie_width}"),
-    ("PCIe generation at most", lambda g: "" if g.pcie_gen_max is None else str(g.pcie_gen_max)),
-    ("ECC", lambda g: g.ecc), ("MIG", lambda g: g.mig), ("persistence mode", lambda g: g.persistence),
-    ("power limit", lambda g: "" if g.power_limit_w is None else f"{g.power_limit_w:g} W"),
-    ("VBIOS", lambda g: g.vbios), ("minor number", lambda g: "" if g.minor is None else str(g.minor)),
-    ("NUMA node", lambda g: "" if g.numa is None else str(g.numa)),
-)
-NIC_FIELDS: tuple[tuple[str, Callable[[Nic], str]], ...] = (
-    ("state", lambda n: n.state), ("physical state", lambda n: n.physical_state),
-    ("rate", lambda n: rate_text(n.rate_gbps).strip()), ("link layer", lambda n: n.link_layer),
-    ("firmware", lambda n: n.firmware), ("PSID", lambda n: n.psid), ("MTU", lambda n: str(n.mtu or "")),
-)

@@ -17,7 +17,7 @@ LAYERS: dict[str, int] = {
     "traits": 3, "oddones": 3, "topology": 3, "nccl_topology": 3, "topology_text": 3, "topology_svg": 5,
     "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "repeats": 3, "judge": 3, "catalogue": 3,
     "isolate": 3, "peers": 3, "fabric": 3, "fabric_text": 3,
-    "anonymise": 3, "pseudonyms": 3, "order": 3, "inventory_diff": 3, "why": 3,
+    "anonymise": 3, "pseudonyms": 3, "order": 3, "differences": 3, "sharing": 3, "inventory_diff": 3, "why": 3,
     "remote": 4, "slurm": 4, "store": 4, "lab": 4,
     "discovery": 5, "intake": 5, "reading": 5, "run": 5, "run_folder": 5, "run_job": 5, "run_look": 5,
     "run_progress": 5, "run_results": 5, "run_nodes": 5, "report": 5, "health": 5,

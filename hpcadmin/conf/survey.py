@@ -121,7 +121,7 @@ def _place(machines: Sequence[Machine], site: Site,
 def _deviating(inventory: Inventory, written: Sequence[Written]) -> list[Problem]:
     """Odd ones out whose lines would be like no sound node's: a fault must not become configuration."""
     odd: dict[str, list[str]] = {}
-    for item in inventory.odd:
+    for item in (item for item in inventory.odd if not item.soft):
         odd.setdefault(item.node, []).append(item.what)
     if not odd:
         return []
