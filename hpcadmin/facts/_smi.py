@@ -19,7 +19,7 @@ DEAD = ("gpu is lost", "unknown error", "err!", "gpu access blocked", "gpu requi
 _LOST = re.compile(r"(GPU ?(?:([0-9]{1,3}): ?)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]))[ :]{0,4}"
                    r"(.{0,160})", re.IGNORECASE)
 _HANDLE = "Unable to determine the device handle"
-NO_DEVICES = re.compile(r"\s*No devices (?:were )?found\b")
+NO_DEVICES = re.compile(r"\s{0,40}No devices were found\b")
 
 
 @dataclass(frozen=True)
