@@ -27,6 +27,7 @@ _HOSTS = tuple(re.compile(pattern, flags) for pattern, flags in (
      rf"ReqNodeList|NodeList|BatchHost|Nodes|SLURMD_NODENAME|SLURM_JOB_NODELIST|HOSTNAME)=({_LIST})", re.IGNORECASE),
     (rf"(?:^|\s)(?:static )?host_?name\s*[:=]\s*({_NAME})\s*$", re.IGNORECASE | re.MULTILINE),
     (rf"\b(?:sys_?name|system name|host_?name|switch_?name|node_?name)\"?\s*[:=]\s*\"?({_NAME})", re.IGNORECASE),
+    (rf"\"(?:node|host|switch|peer|neighbor|neighbour|device|system)\"\s{{0,8}}:\s{{0,8}}\"({_NAME})\"", re.IGNORECASE),
     (rf"name=\"HostName\" value=\"({_NAME})\"", re.IGNORECASE),
     (rf"^(?:\[|\()?[a-z_][a-z0-9_-]{{0,31}}@({_NAME})[: ~][^\n]{{0,80}}?[#$%>]", re.MULTILINE),
     (rf"[\"']({_NAME}) (?:mlx[0-9]_|HCA-|ibp|hfi1_|bnxt_re|irdma|roce)", 0),

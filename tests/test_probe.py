@@ -54,7 +54,7 @@ def with_facts(*commands: str) -> str:
     beginning = probe_script().split("fact_time()")[0]
     parts = [f"fact_f{number}() {{\n{command}\n}}" for number, command in enumerate(commands)]
     parts.append('''printf '\\nHPCADMIN-CAPTURE 1 %s\\n' "$T"''')
-    parts += [f"section f{number} 1000" for number in range(len(commands))]
+    parts += [f"section f{number} 1000 9" for number in range(len(commands))]
     parts += [f'''printf '\\n@%s done sections=%s\\n' "$T" {len(commands)}''', "exit 0", "}", ""]
     return beginning + "\n".join(parts)
 

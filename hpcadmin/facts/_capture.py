@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hpcadmin.errors import ParseError
 
 CAPTURE_SCHEMA = 1
+MAX_STDERR = 8192                # characters of complaints that a section keeps
 MAX_CAPTURE_BYTES = 64 * 1024 * 1024
 _HEAD = re.compile(r"^HPCADMIN-CAPTURE ([0-9]{1,6}) ([0-9a-f]{16,64})\r?$", re.MULTILINE)
 _BEGIN = re.compile(r"begin ([a-z0-9_]{1,40}) limit=([0-9]{1,12})\Z")
@@ -41,8 +42,9 @@ class Section:
 
     @property
     def timed_out(self) -> bool:
-        """By timeout(1); BusyBox's ends with the signal's status."""
-        return self.status in (124, 137, 143)
+        """By timeout(1); BusyBox's ends with the signal's status. Without any it was left behind, unless its complaints
+        were so many that they hid the status."""
+        return self.status in (124, 137, 143) or (self.status is None and len(self.stderr) < MAX_STDERR - 200)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from hpcadmin.model import Bmc
 
 NAME = "bmc"
 ORDER = 95
+WAIT_S = 20
 COMMAND = r"""
 b=
 for d in /sys/bus/platform/devices/ipmi_bmc.*; do

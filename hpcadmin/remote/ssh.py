@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import re
 import shlex
 import socket
 import threading
@@ -31,6 +32,7 @@ from hpcadmin.text import printable
 CONNECT_S = 10.0
 _GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]+\Z")
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512",
               "rsa-sha2-256", "ssh-rsa")
 
@@ -96,8 +98,7 @@ class SshRemote:
             self._open(connection)
             channel = connection.transport.open_session(timeout=max(0.5, start + timeout_s - time.monotonic()))
             channel.set_combine_stderr(True)
-            # `exec` and plain words: csh and fish understand them as sh does.
-            channel.exec_command("exec " + shlex.join(argv))
+            channel.exec_command(command_line(argv))
             found = _exchange(channel, stdin, start + timeout_s, limit)
             error = f"did not end within {timeout_s:g} s" if found.timed_out else found.error
             return replace(found, host=host, error=error, seconds=time.monotonic() - start)
@@ -177,6 +178,15 @@ class SshRemote:
                         reason = _explain(exc, gateway, CONNECT_S)
                         raise paramiko.SSHException(f"jump host {gateway.original_host}: {reason}") from exc
         connection.open()
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """argv for whatever login shell there is: sh, csh and fish read plain words, and text in single quotes without
+    quotes, `!` and line ends in it, the same way. Anything else is written in octal for /bin/sh to read."""
+    if all(_PLAIN.match(word) for word in argv):
+        return "exec " + " ".join(argv)
+    octal = "".join(f"\\0{byte:03o}" for byte in shlex.join(argv).encode("utf-8", "surrogateescape"))
+    return f"""exec /bin/sh -c 'eval "$(printf %b "{octal}")"'"""
 
 
 def _exchange(channel: paramiko.Channel, stdin: bytes, end: float, limit: int) -> CommandResult:
