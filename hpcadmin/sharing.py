@@ -42,10 +42,11 @@ class Pool:
 
     def _record(self, record: T) -> T:
         changes: dict[str, Any] = {}
-        texts, tuples = _shareable(type(record))
+        kind: Any = type(record)
+        texts, tuples = _shareable(kind)
         for name in texts:
             text = getattr(record, name)
-            if text and (shared := self._text((type(record), name), text)) is not text:
+            if text and (shared := self._text((kind, name), text)) is not text:
                 changes[name] = shared
         for name in tuples:
             value = getattr(record, name)

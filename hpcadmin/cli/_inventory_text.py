@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hpcadmin import hosts, traits
+from hpcadmin import hosts, oddones, traits
 from hpcadmin.model import Gpu, Inventory, Nic, Node
 from hpcadmin.text import plural, printable
 
@@ -19,7 +19,7 @@ def overview(inventory: Inventory) -> str:
     parts = [_head(inventory)]
     if inventory.groups:
         parts.append(_table([_group_row(inventory, group.name, group.nodes) for group in inventory.groups], HEADERS))
-    parts.append(_section("Odd ones out", (odd.what for odd in inventory.odd)))
+    parts.append(_section("Odd ones out", oddones.folded(inventory.odd)))
     parts.append(_section("Faults", _folded((node.name, problem) for node in inventory.nodes
                                             for problem in node.problems)))
     unknown = _folded((node.name, f"unknown: {', '.join(node.unknown)}") for node in inventory.nodes if node.unknown)
