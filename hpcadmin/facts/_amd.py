@@ -167,7 +167,7 @@ def address(value: object) -> str:
 
 def json_values(text: str, first: int = 1) -> Iterator[tuple[int, int, Any]]:
     """(first line, last line, value) of every JSON object or array that begins a line in a text with other lines."""
-    decoder, place, line = json.JSONDecoder(), 0, first
+    decoder, place, line, failures = json.JSONDecoder(), 0, first, 0
     for match in re.finditer(r"^[ \t]*[\[{]", text, re.MULTILINE):
         start = match.end() - 1
         if start < place:
@@ -177,6 +177,9 @@ def json_values(text: str, first: int = 1) -> Iterator[tuple[int, int, Any]]:
         try:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
+            failures += 1
+            if failures > 50:            # each may have read to the end of the text
+                return
             continue
         last = line + text.count("\n", start, end)
         yield line, last, value

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hpcadmin.facts._base import fold_ids, pci_address, pci_key
-from hpcadmin.model import Gpu, Nic
+from hpcadmin.facts._base import fold_ids, pci_address
+from hpcadmin.model import Nic
 
 _VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
@@ -174,14 +174,6 @@ def width_fault(topology: NcclTopology) -> Iterator[tuple[NcclCpu, str]]:
 def _others(topology: NcclTopology, cpu: NcclCpu) -> str:
     counts = {len(other.cpus) for other in topology.cpus if other is not cpu and other.cpus}
     return f", the others {counts.pop()} each" if len(counts) == 1 else ""
-
-
-def gpus_of(topology: NcclTopology) -> tuple[Gpu, ...]:
-    """As records of the model, in bus order; the index is the place on the bus, which is right for NVIDIA alone."""
-    ordered = sorted(topology.gpus, key=lambda gpu: pci_key(gpu.pci))
-    return tuple(Gpu(vendor=vendor_of(gpu), index=index if vendor_of(gpu) == "nvidia" else gpu.dev, pci=gpu.pci,
-                     numa=gpu.numa if gpu.numa is not None and gpu.numa >= 0 else None, local_cpus=gpu.cpus or (),
-                     pci_id=gpu.pci_id) for index, gpu in enumerate(ordered))
 
 
 def vendor_of(gpu: NcclGpu) -> str:

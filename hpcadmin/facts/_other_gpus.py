@@ -29,8 +29,8 @@ class Joined:
     driver: str = ""
 
 
-def join(drm: Drm | None, tools: Sequence[AmdSmi], pci: Sequence[PciDevice] | None) -> Joined:
-    """drm None: not asked, or unreadable. tools: what rocm-smi and amd-smi told, the one believed first."""
+def join(drm: Drm | None, tools: Sequence[AmdSmi], pci: Sequence[PciDevice] | None, *, asked: bool = True) -> Joined:
+    """drm None: unreadable, or not asked. tools: what rocm-smi and amd-smi told, the one believed first."""
     joined = Joined(driver=next((tool.driver for tool in tools if tool.driver), drm.driver if drm else ""))
     devices = {device.address: device for device in pci or ()}
     found = _kernel(drm) if drm else []
@@ -46,10 +46,13 @@ def join(drm: Drm | None, tools: Sequence[AmdSmi], pci: Sequence[PciDevice] | No
         what = "known from the PCI bus alone" if not found else "on the PCI bus and without a driver that answers"
         joined.problems.append(f"GPUs: {len(bare)} of {vendors} {what}: "
                                + ", ".join(sorted((device.address for device in bare), key=pci_key)[:16]))
+        if not all(device.name for device in bare):
+            joined.unknown.append("gpus.model")
     records += [_from_bus(device) for device in sorted(bare, key=lambda device: pci_key(device.address))]
     joined.gpus = tuple(records)
     joined.links = _links(drm, tools, found, joined) if not bare else ()
-    _check(drm, found, joined)
+    if asked:
+        _check(drm, found, joined)
     return joined
 
 

@@ -79,6 +79,8 @@ def _outputs(lines: Sequence[str], text: str) -> Iterator[_Output]:
         if output:
             found = True
             yield output
+    if not found and re.search(r'"gpu": ?[0-9]', text) and re.search(r'"(?:bdf|kfd_id|market_name|num_hops)" ?:', text):
+        raise ParseError("the JSON of amd-smi is cut off or damaged")
     if not found:
         yield from _of_lines(lines)
 

@@ -64,6 +64,8 @@ def read(document: Document) -> tuple[Reading, ...]:
         return ()
     try:
         found = [_json_reading(first, last, value) for first, last, value in _amd.json_values(text) if _is_ours(value)]
+        if not found and re.search(r'"card[0-9]{1,4}" ?: ?\{|"\(Topology\) ', text):
+            raise ParseError("the JSON of rocm-smi is cut off or damaged")
         return tuple(found) or tuple(_text_reading(output) for output in _outputs(document.lines))
     except ParseError as exc:
         raise ParseError(exc.what, where=exc.where or document.name) from exc
