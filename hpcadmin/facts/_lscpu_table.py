@@ -44,7 +44,7 @@ def find_tables(lines: Sequence[str]) -> list[Table]:
         if columns is None:
             number += 1
             continue
-        rows, end = _rows(lines, start, columns)
+        rows, end = _rows(lines, start, columns, commas="," in lines[number] or len(columns) == 1)
         if rows:
             found.append(Table(number + 1, end, columns, tuple(rows)))
         number = max(end, number + 1)
@@ -69,16 +69,15 @@ def _heading(line: str) -> tuple[str, ...] | None:
     return tuple(words) if "cpu" in words and all(map(_WORD.match, words)) and len(words) < 40 else None
 
 
-def _rows(lines: Sequence[str], start: int, columns: tuple[str, ...]) -> tuple[list[tuple[str, ...]], int]:
+def _rows(lines: Sequence[str], start: int, columns: tuple[str, ...], *,
+          commas: bool) -> tuple[list[tuple[str, ...]], int]:
+    """The rows and the line after them (counted from 0). A table of -e has blanks, and commas in its numbers."""
     rows: list[tuple[str, ...]] = []
     place = columns.index("cpu")
     for number in range(start, len(lines)):
         text = lines[number].strip(_PREFIX)
-        if "," in text or (len(columns) == 1 and text.isdigit()):
-            words = text.split(",")
-        else:
-            words = [part for word in text.split() for part in (word.split(":") if ":" in word else [word])]
-            words = _spread(text.split(), columns) or words
+        words = text.split(",") if commas else _spread(text.split(), columns) or [
+            part for word in text.split() for part in word.split(":")]
         if len(words) != len(columns) or not (words[place].isascii() and words[place].isdigit()) \
                 or len(rows) > MAX_CPU:
             return rows, number
@@ -93,6 +92,26 @@ def _spread(words: list[str], columns: tuple[str, ...]) -> list[str] | None:
         return None
     place = next(at for at, name in enumerate(columns) if name.startswith("l1") or name in ("l2", "l3"))
     return [*words[:place], *["-"] * caches, *words[place + 1:]] if words[place] == "-" else None
+
+
+def json_table(items: object) -> Table | None:
+    """The same of `lscpu -J -e`: a list of objects, whose keys are the columns in lower case."""
+    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
+        return None
+    columns = tuple(part for key in items[0] for part in str(key).lower().split(":"))
+    rows = []
+    for item in items[: MAX_CPU + 1]:
+        words = []
+        for key, value in item.items():
+            text = {True: "yes", False: "no", None: "-"}.get(value, str(value)) if isinstance(
+                value, bool | None) else str(value)
+            parts = text.split(":")
+            size = str(key).count(":") + 1
+            words += parts if len(parts) == size else [text] * size
+        if len(words) != len(columns):
+            return None
+        rows.append(tuple(words))
+    return Table(1, 1, columns, tuple(rows)) if "cpu" in columns else None
 
 
 def _number(text: str) -> int | None:

@@ -67,6 +67,7 @@ class Block:
     tables: list[Table] = field(default_factory=list)
     ended: bool = False              # something stands behind the place where the NUMA lines would be
     json: bool = False
+    cut: bool = False                # JSON without its end
     open: int | None = None          # the NUMA node whose list goes on in the next line
 
     def one(self, key: str) -> int | None:
@@ -176,13 +177,13 @@ def json_block(text: str) -> Block | None:
     start = text.find('"lscpu"')
     if start < 0:
         return None
-    brace = text.rfind("{", 0, start)
+    brace, cut = text.rfind("{", 0, start), False
     try:
         data = json.JSONDecoder().raw_decode(text, brace)[0] if brace >= 0 else None
         pairs = _flatten(data["lscpu"]) if isinstance(data, dict) else []
     except (ValueError, RecursionError):
-        pairs = [(match[1], match[2] or "") for match in _PAIR.finditer(text, start)]
-    block = Block(text.count("\n", 0, start) + 1, text.count("\n"), json=True)
+        pairs, cut = [(match[1], match[2] or "") for match in _PAIR.finditer(text, start)], True
+    block = Block(text.count("\n", 0, start) + 1, text.count("\n"), json=True, cut=cut)
     for name, value in pairs:
         key, node, told = _label(f"{name.rstrip(':')}:{value}")
         if node is not None:

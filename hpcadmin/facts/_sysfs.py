@@ -19,6 +19,9 @@ _CPU_FILE = re.compile(r"sys/devices/system/cpu/cpu([0-9]{1,5})/(.{1,80})\Z", re
 _NODE_FILE = re.compile(r"sys/devices/system/node/node([0-9]{1,5})/(cpumap|cpulist|meminfo|distance)\Z")
 _CACHE = re.compile(r"cache/index([0-9]{1,2})/level\Z")
 _MEMORY = re.compile(r"Node [0-9]{1,5} MemTotal: {1,40}([0-9]{1,15}) kB")
+_PATH = re.compile(r"\s{0,40}/?((?:sys|proc)/)")
+_IN_PATH = re.compile(r":[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}\.[0-7])?/")      # the colons of a PCI address
+_TITLED = re.compile(r"==> /?((?:sys|proc)/[A-Za-z0-9_./:+-]{3,250}) <==\s*\Z")
 # (mask, list) of the same, the newer name first.
 _PACKAGE = (("package_cpus", "package_cpus_list"), ("core_siblings", "core_siblings_list"))
 _CORE = (("core_cpus", "core_cpus_list"), ("thread_siblings", "thread_siblings_list"))
@@ -35,6 +38,41 @@ def cpu_mask(text: str) -> Cpus | None:
     if number.bit_length() > MAX_CPU:
         return None
     return frozenset(place for place, bit in enumerate(reversed(bin(number)[2:])) if bit == "1")
+
+
+def files_in_text(lines: Iterable[str]) -> tuple[dict[str, str], int, int]:
+    """The files that `grep -r . /sys/…` or `tail -n +1 /sys/…` printed, and the lines between which they stand."""
+    found: dict[str, str] = {}
+    places: list[int] = []
+    title = ""
+    for number, line in enumerate(lines, 1):
+        titled = _TITLED.match(line) if line.startswith("==>") else None
+        path, text = ("", "") if titled else _grepped(line)
+        if titled:
+            title = titled[1]
+            found.setdefault(title, "")
+        elif path:
+            found[path] = f"{found[path]}\n{text}" if path in found else text
+            title = ""
+        elif title and line.strip():
+            found[title] += f"{line}\n"
+        else:
+            continue
+        places.append(number)
+    return found, min(places, default=1), max(places, default=1)
+
+
+def _grepped(line: str) -> tuple[str, str]:
+    """(path, text) of a line PATH:TEXT; "" when it is none."""
+    start = _PATH.match(line) if "sys/" in line[:50] or "proc/" in line[:50] else None
+    at = line.find(":", start.end()) if start else -1
+    while start and at >= 0:
+        inside = _IN_PATH.match(line, at)
+        if not inside:
+            path = line[start.start(1): at]
+            return (path, line[at + 1:]) if " " not in path and len(path) < 300 else ("", "")
+        at = line.find(":", inside.end())
+    return "", ""
 
 
 @dataclass

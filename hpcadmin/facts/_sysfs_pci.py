@@ -64,7 +64,7 @@ def devices(sysfs: Sysfs) -> dict[str, Device]:
         _place(path, text, own, parents, built)
     found: dict[str, Device] = {}
     for address in sorted(own, key=pci_key):
-        if "class" in own[address]:
+        if own[address].keys() & {"class", "numa_node", "local_cpus", "local_cpulist"}:
             device = _device(sysfs, address, own[address], parents.get(address, ("", "")))
             device.built = {name for _, name in built.get(address, ())}
             device.kinds = {kind for kind, _ in built.get(address, ())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -64,6 +65,8 @@ def parse(text: str) -> Lscpu:
 def read(document: Document) -> tuple[Reading, ...]:
     found = json_block(document.text) if any('"lscpu"' in line for line in document.lines) else None
     readings: list[Reading | None] = [_reading(found, len(document.lines))] if found else []
+    if document.form == "json" and not found and any('"cpus"' in line for line in document.lines):
+        readings.append(_json_table(document.text))
     if document.form == "text" and not found:
         tables = _lscpu_table.find_tables(document.lines)
         own = blocks(document.lines)
@@ -100,7 +103,8 @@ def _known_numa(value: Lscpu, block: Block) -> dict[str, object]:
     if numa:
         known["numa_cpuless"] = [node for node, cpus in numa.items() if not cpus]
         known["numa_cpu_counts"] = {str(node): len(cpus) for node, cpus in numa.items()}
-        known["numa_nodes_printed"] = {str(node): text for node, (text, _) in sorted(block.numa.items())}
+        if any(":" in text for text, _ in block.numa.values()):
+            known["numa_nodes_printed"] = {str(node): clean(text) for node, (text, _) in sorted(block.numa.items())}
     if numa and value.topology:
         socket = {line.cpu: line.package for line in value.topology.cpus}
         known["numa_sockets"] = {str(node): len({socket.get(cpu) for cpu in cpus}) for node, cpus in numa.items()}
@@ -272,7 +276,7 @@ def _check_numa(work: _Work, numa: Mapping[int, tuple[int, ...]], online: tuple[
     if online and (beyond := set(everything) - set(online) - set(_list(work, "offline"))):
         work.say(f"contradictory: NUMA nodes list CPUs {fold_ids(beyond)}, the CPUs of the node are {fold_ids(online)} "
                  f"(NUMA node lists {fold_ids(everything)})", "nodes")
-    if online and (outside := set(online) - set(everything)):
+    if online and not work.missing and (outside := set(online) - set(everything)):
         work.say(f"CPUs {fold_ids(outside)} are in no NUMA node", "nodes")
     sizes = {node: len(cpus) for node, cpus in filled.items()}
     if len(set(sizes.values())) > 1:
@@ -293,6 +297,8 @@ def _check_completeness(work: _Work, numa: bool) -> None:
     if told & {"cluster_cores"}:
         told.add("cores")
     lacking = [name for key, name in names.items() if key not in told]
+    if block.cut:
+        work.missing.append("the JSON is cut off")
     if lacking:
         work.missing.append(f"missing in the text: {', '.join(lacking)}")
     if numa or "nodes" in told:
@@ -302,6 +308,16 @@ def _check_completeness(work: _Work, numa: bool) -> None:
         work.say("no NUMA nodes: the kernel knows none, or was built without NUMA", note=True)
     else:
         work.missing.append("no NUMA lines: the NUMA layout is unknown")
+
+
+def _json_table(text: str) -> Reading | None:
+    """`lscpu -J -e`."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    table = _lscpu_table.json_table(data.get("cpus")) if isinstance(data, dict) else None
+    return _table_reading(table) if table and "core" in table.columns else None
 
 
 def _table_reading(table: _lscpu_table.Table) -> Reading | None:

@@ -213,7 +213,7 @@ def _check_nodes(found: _Found, nodes: tuple[NumaNode, ...], findings: list[Find
     empty = [node.id for node in nodes if not node.cpus]
     if empty:
         findings.append(Finding(f"NUMA nodes {fold_ids(empty)} have no CPUs (memory of GPUs or of expanders, if any)",
-                                note=True))
+                                found.first, note=True))
     bare = [node.id for node in nodes if node.memory_mib == 0 and node.cpus]
     if bare:
         findings.append(Finding(f"NUMA nodes {fold_ids(bare)} have CPUs and no memory"))

@@ -10,14 +10,12 @@ from typing import Any
 from hpcadmin.facts import _cpu, cpuinfo
 from hpcadmin.facts._base import clean, fold_ids, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
-from hpcadmin.facts._sysfs import Cpus, Sysfs
+from hpcadmin.facts._sysfs import CPU, NODE, Cpus, Sysfs, files_in_text
 from hpcadmin.facts._sysfs_pci import Device, check_locality, devices
 from hpcadmin.model import Cpu, NumaNode, PciDevice
 
 FORMS = ("tree", "text")
 KIND = "/sys"
-_GREPPED = re.compile(r"\s{0,40}/?((?:sys|proc/self)/[A-Za-z0-9_./:+-]{3,250}?):(?!/)(.{0,20000})\Z")
-_TITLED = re.compile(r"==> /?((?:sys|proc)/[A-Za-z0-9_./:+-]{3,250}) <==\s*\Z")
 _GPU_NODE = re.compile(r"proc/driver/nvidia/gpus/([0-9a-fA-F:.]{7,16})/numa_status\Z")
 _GPU_DIR = re.compile(r"proc/driver/nvidia/gpus/([0-9a-fA-F:.]{7,16})/")
 _MEM_TOTAL = re.compile(r"^MemTotal: {1,40}([0-9]{1,15}) kB", re.MULTILINE)
@@ -63,6 +61,8 @@ class _Work:
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
+    excerpt: bool = False            # the lists of devices have no known end
+
     @property
     def gpu_nodes(self) -> set[int]:
         return {gpu.memory_node for gpu in self.gpus.values() if gpu.memory_node is not None}
@@ -72,34 +72,27 @@ def read(document: Document) -> tuple[Reading, ...]:
     if document.form == "tree":
         files, first, last = document.tree, 1, 1
     else:
-        files, first, last = _from_text(document.lines)
+        files, first, last = files_in_text(document.lines)
     sysfs = Sysfs(files)
     if not sysfs.cpus and not sysfs.nodes and not any(
             path.startswith(("sys/bus/pci/devices/", "sys/devices/pci")) for path in files):
         return ()
-    return (_reading(_understand(sysfs), first, last),)
+    work = _understand(sysfs)
+    if document.form == "text":
+        _check_excerpt(work)
+    return (_reading(work, first, last),)
 
 
-def _from_text(lines: tuple[str, ...]) -> tuple[dict[str, str], int, int]:
-    """The files that `grep -r . /sys/…` or `tail -n +1 /sys/…` printed, and the lines between which they stand."""
-    found: dict[str, str] = {}
-    places: list[int] = []
-    title = ""
-    for number, line in enumerate(lines, 1):
-        grepped = _GREPPED.match(line) if "sys/" in line or "proc/" in line else None
-        titled = _TITLED.match(line) if line.startswith("==>") else None
-        if titled:
-            title = titled[1]
-            found.setdefault(title, "")
-        elif grepped:
-            found[grepped[1]] = f"{found[grepped[1]]}\n{grepped[2]}" if grepped[1] in found else grepped[2]
-            title = ""
-        elif title and line.strip():
-            found[title] += f"{line}\n"
-        else:
-            continue
-        places.append(number)
-    return found, min(places, default=1), max(places, default=1)
+def _check_excerpt(work: _Work) -> None:
+    """Of some files of /sys nothing follows about those that were not printed."""
+    sysfs = work.sysfs
+    if sysfs.cpus and f"{CPU}/online" not in sysfs.files:
+        work.missing.append("an excerpt: which CPUs are on line is not in the text")
+    if sysfs.nodes and f"{NODE}/online" not in sysfs.files:
+        work.missing.append("an excerpt: which NUMA nodes are on line is not in the text")
+    if work.found:
+        work.missing.append("an excerpt: there may be more PCI devices than these")
+        work.excerpt = True
 
 
 def _understand(sysfs: Sysfs) -> _Work:
@@ -270,6 +263,9 @@ def _known_io(work: _Work) -> dict[str, Any]:
     """None where the dump has no PCI: absent there is not absent in the node."""
     if not work.found:
         return {"has_io": False, "gpus": None, "nics": None}
+    if not all(device.kind for device in work.found.values()):
+        return {"gpus": None, "nics": None, "pci_numa": {
+            address: _near(work, device)["numa"] for address, device in work.found.items()}}
     gpus, nics, others = [], [], []
     for address in work.gpus:
         device = work.found.get(address)
@@ -282,6 +278,8 @@ def _known_io(work: _Work) -> dict[str, Any]:
             nics.append({**base, **_near(work, device), "rdma_or_fabric": device.rdma})
         if device.nic or device.disk or device.kind.startswith("03"):
             others.append({**base, **_near(work, device), "gpu": address in work.gpus})
+    if work.excerpt:
+        return {"has_io": True, "gpus": gpus or None, "nics": nics or None, "pci": others or None}
     files = {address: device.numa_file for address, device in work.found.items() if device.numa_file is not None}
     return {"has_io": True, "gpus": gpus, "nics": nics, "pci": others, "nics_numa_node_file": files}
 
