@@ -69,6 +69,7 @@ class Port:
     width_best: str = ""
     speed_best: str = ""
     line: int = 0
+    own: bool = False                # told by the device itself, not only by what is plugged into it
 
 
 @dataclass
@@ -78,6 +79,7 @@ class Device:
     lid: int | None = None
     description: str = ""
     block: int = 0                   # line of its own block; 0: known as a peer only
+    named: int = 0                   # line in which its description is first told
     order: int = 0
     ports: dict[int, Port] = field(default_factory=dict)
     guids: set[str] = field(default_factory=set)
@@ -144,7 +146,7 @@ def devices_of(dumps: Iterable[Dump]) -> Devices:
     result = Devices()
     for number, _, key, end, block in sorted(order, key=lambda item: item[:2]) if len(dumps) == 1 else order:
         device = found.setdefault(same.find(key), Device(order=len(found)))
-        _tell(device, end, number if block else 0)
+        _tell(device, end, number, block)
     result.items = sorted(found.values(), key=lambda device: device.order)
     places = {root: device.order for root, device in found.items()}
     for _, line, here, there in named:
@@ -191,14 +193,16 @@ def _join_lids(same: _Same, ends: list[End]) -> None:
             same.join(("guid", next(iter(guids))), ("lid", lid))
 
 
-def _tell(device: Device, end: End, block: int) -> None:
+def _tell(device: Device, end: End, number: int, block: bool) -> None:
     device.kind = device.kind or end.kind
     device.guid = device.guid or end.guid
     device.guids.update(guid for guid in (end.guid, end.port_guid) if guid)
     device.lid = end.lid if device.lid is None else device.lid
-    device.block = device.block or block
+    if block:
+        device.block = device.block or number
     if end.description and (not device.description or is_generic(device.description)):
         device.description = end.description
+        device.named = device.named or number
 
 
 def _plug(devices: Devices, here: int, line: Line, there: int | None) -> None:
@@ -224,6 +228,7 @@ def _plug(devices: Devices, here: int, line: Line, there: int | None) -> None:
         port.width_best, port.speed_best = port.width_best or line.width_best, port.speed_best or line.speed_best
         if number == 0:
             port.state, port.physical = port.state or line.state, port.physical or line.physical
+            port.line, port.own = line.line if not port.own else port.line, True
         port.line = port.line or line.line
 
 

@@ -15,8 +15,8 @@ _GENERIC = re.compile(r"mellanox|nvidia|connect-?(?:x|ib)|infiniscale|switch-?(?
 _AGGREGATION = re.compile(r"aggregation node|\bsharp\b", re.IGNORECASE)
 _MANAGED = re.compile(r"MF0;([^:;]{1,100}):([^/;]{0,100})(?:/.{0,60})?\Z")
 # Names that an installation gives before anybody has named the machine.
-_UNNAMED_HOSTS = frozenset({"localhost", "ubuntu", "debian", "centos", "rocky", "rhel", "linux", "host", "none", "(none)",
-                            "dgx", "node", "server", "unknown", "default", "fedora", "sles", "almalinux", "livecd"})
+_UNNAMED_HOSTS = frozenset({"localhost", "ubuntu", "debian", "centos", "rocky", "rhel", "linux", "host", "none",
+                            "(none)", "node", "server", "unknown", "default", "fedora", "sles", "almalinux", "livecd"})
 _SERVICE = re.compile(r"(?:ufm|mgmt|mgt|manage|admin|head|login|master|gateway|router|storage|subnet|opensm)",
                       re.IGNORECASE)
 
@@ -85,7 +85,7 @@ def short_names(names: list[str]) -> dict[str, str]:
     short = {}
     for name, parts in zip(names, split, strict=True):
         first = re.search(r"[A-Za-z][A-Za-z_]*(?![A-Za-z])[^A-Za-z]*\Z", parts[2 * word])
-        head = first[0] if first else parts[2 * word]
+        head = first[0] if first and len(re.findall("[A-Za-z]", first[0])) > 2 else "".join(parts[:2 * word + 1])
         short[name] = head + "".join(parts[2 * word + 1:])
     return short if len(set(short.values())) == len(set(names)) else {name: name for name in names}
 

@@ -193,9 +193,10 @@ def slurm_tree(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple[Tr
     None: those that look like compute nodes (see left_out)."""
     found: list[TreeSwitch] = []
     taken: set[str] = set()
+    services = set(left_out(fabric))
     below: dict[str, str] = {}       # device -> the tree switch that it is part of
     for unit in units(fabric):
-        names = [n for n in unit.nodes if (n in nodes if nodes is not None else not is_service(n))]
+        names = [n for n in unit.nodes if (n in nodes if nodes is not None else n not in services)]
         if names:
             name = _free(unit.leaves[0] if len(unit.leaves) == 1 else f"unit-{unit.label}", taken)
             found.append(TreeSwitch(name, nodes=tuple(names)))
@@ -247,8 +248,11 @@ def topology_conf(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple
 
 
 def left_out(fabric: Fabric) -> tuple[str, ...]:
-    """Hosts on leaves that slurm_tree leaves out when nobody says which nodes Slurm has: services by their names."""
-    return tuple(sorted({cable.host for cable in cables(fabric) if is_service(cable.host)}))
+    """Hosts on leaves that slurm_tree leaves out when nobody says which nodes Slurm has: services by their names. Where
+    half of the hosts have such names, these mean something else."""
+    names = {cable.host for cable in cables(fabric)}
+    found = {name for name in names if is_service(name)}
+    return tuple(sorted(found)) if 2 * len(found) < len(names) else ()
 
 
 def rails(fabric: Fabric) -> dict[str, dict[str, str]]:
