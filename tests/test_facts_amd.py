@@ -1,0 +1,307 @@
+"""AMD's and Intel's GPUs: tools' tables made, rendered and read back; sysfs as the probe reads it; faults named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcadmin.errors import ParseError
+from hpcadmin.facts import _other_gpus, amd_smi, drm, rocm_smi, xpu_smi
+from hpcadmin.facts._parts_devices import part
+from hpcadmin.facts._reading import Document, Reading
+from hpcadmin.model import PciDevice
+
+SAMPLES = Path(__file__).parent / "samples" / "facts"
+
+
+def document(text: str) -> Document:
+    return Document("x", "text", tuple(text.split("\n")))
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> tuple[list[list[str]], list[list[int]], list[list[int]], list[int]]:
+    """Types, hops and weights of a node's GPUs, symmetric; and their NUMA nodes."""
+    count = draw(st.integers(1, 9))
+    types = [["0"] * count for _ in range(count)]
+    hops = [[0] * count for _ in range(count)]
+    weights = [[0] * count for _ in range(count)]
+    for a in range(count):
+        for b in range(a):
+            xgmi = draw(st.booleans())
+            types[a][b] = types[b][a] = "XGMI" if xgmi else "PCIE"
+            hops[a][b] = hops[b][a] = 1 if xgmi else draw(st.integers(2, 3))
+            weights[a][b] = weights[b][a] = 15 if xgmi else 40
+    return types, hops, weights, draw(st.lists(st.integers(0, 7), min_size=count, max_size=count))
+
+
+def table(title: str, cells: list[list[object]], gap: int) -> str:
+    names = [f"GPU{n}" for n in range(len(cells))]
+    rows = ["".ljust(7) + "".join(name.ljust(gap) for name in names)]
+    rows += [name.ljust(7) + "".join(str(cell).ljust(gap) for cell in row)
+             for name, row in zip(names, cells, strict=True)]
+    return f"{f' {title} '.center(90, '=')}\n" + "\n".join(rows) + "\n"
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices(), st.integers(6, 14), st.booleans())
+def test_showtopo_is_read_back(made: tuple, gap: int, indented: bool) -> None:
+    types, hops, weights, numa = made
+    text = " ROCm System Management Interface ".center(90, "=") + "\n"
+    text += table("Weight between two GPUs", weights, gap) + "\n" + table("Hops between two GPUs", hops, gap) + "\n"
+    text += table("Link Type between two GPUs", types, gap) + "\n" + " Numa Nodes ".center(90, "=") + "\n"
+    text += "".join(f"GPU[{n}]\t\t: (Topology) Numa Node: {node}\nGPU[{n}]\t\t: (Topology) Numa Affinity: {node}\n"
+                    for n, node in enumerate(numa))
+    text += " End of ROCm SMI Log ".center(90, "=") + "\n"
+    if indented:
+        text = "".join(f"   {line.strip()}\n" for line in text.split("\n"))
+    (found,) = rocm_smi.read(document("$ rocm-smi --showtopo\n" + text + "$"))
+    known = found.known
+    assert not found.missing
+    assert (known["link_type"], known["hops"], known["weight"], known["gpu_numa"]) == (types, hops, weights, numa)
+    assert known["xgmi"] == [[-1 if a == b else int(cell == "XGMI") for b, cell in enumerate(row)]
+                             for a, row in enumerate(types)]
+    made_part = part(found)
+    assert made_part is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices())
+def test_json_is_read_back(made: tuple) -> None:
+    types, hops, weights, numa = made
+    value = {f"card{n}": {"Device ID": "0x74a1", "PCI Bus": f"0000:{n + 3:02X}:00.0", "(Topology) Numa Node": str(node)}
+             for n, node in enumerate(numa)}
+    value["system"] = {"Driver version": "6.10.5"}
+    for name, cells in (("Weight", weights), ("Hops", hops), ("Link type", types)):
+        value["system"] |= {f"(Topology) {name} between DRM devices {a} and {b}": str(cells[a][b])
+                            for b in range(len(numa)) for a in range(b)}
+    for text in (json.dumps(value), "WARNING: low power\n" + json.dumps(value, indent=4) + "\n\n"):
+        (found,) = rocm_smi.read(document(text))
+        assert not found.missing
+        assert found.known["gpu_numa"] == numa
+        if len(numa) > 1:
+            assert (found.known["link_type"], found.known["hops"], found.known["weight"]) == (types, hops, weights)
+    part_text = json.dumps(value, indent=4)
+    with pytest.raises(ParseError):
+        rocm_smi.read(document(part_text[:-20]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices())
+def test_amd_smi_topology_is_read_back(made: tuple) -> None:
+    types, hops, weights, _ = made
+    names = [f"0000:{n + 3:02x}:00.0" for n in range(len(types))]
+    text = ""
+    for title, cells in (("WEIGHT", weights), ("HOPS", hops), ("LINK TYPE", types)):
+        text += f"{title} TABLE:\n" + " " * 13 + " ".join(names) + " \n"
+        text += "".join(f"{name} " + "".join(str("SELF" if title == "LINK TYPE" and a == b else cell).ljust(13)
+                                             for b, cell in enumerate(row)).rstrip() + "\n"
+                        for a, (name, row) in enumerate(zip(names, cells, strict=True)))
+    (found,) = amd_smi.read(document("$ amd-smi topology\n" + text))
+    assert not found.missing
+    known = found.known
+    assert (known["link_type"], known["hops"], known["weight"]) == (types, hops, weights)
+    assert known["links_matrix_order"] == names
+    value = [{"gpu": a, "bdf": names[a], "links": [
+        {"gpu": b, "bdf": names[b], "weight": weights[a][b], "link_type": "SELF" if a == b else types[a][b],
+         "num_hops": hops[a][b]} for b in reversed(range(len(names)))]} for a in range(len(names))]
+    (same,) = amd_smi.read(document(json.dumps(value, indent=2)))
+    assert {key: same.known[key] for key in ("link_type", "hops", "weight")} == \
+        {key: known[key] for key in ("link_type", "hops", "weight")}
+
+
+def test_one_gpu_without_xgmi_is_a_fault() -> None:
+    types = [["0" if a == b else "PCIE" if 2 in (a, b) else "XGMI" for b in range(8)] for a in range(8)]
+    (found,) = rocm_smi.read(document(table("Link Type between two GPUs", types, 12)))
+    assert "GPU2 has no XGMI, its 7 peers do" in [finding.what for finding in found.findings]
+
+
+def test_a_table_that_is_cut() -> None:
+    text = table("Link Type between two GPUs", [["0", "XGMI"], ["XGMI", "0"]], 12)
+    (found,) = rocm_smi.read(document(text[:-30]))
+    assert any("cut off" in what for what in found.missing)
+    assert found.known["links_if_written"] is None
+
+
+AMD_SMI = """GPU: 0
+    BDF: 0000:0c:00.0
+    UUID: c0ff74a1-0000-1000-80b1-06985c515c91
+    KFD_ID: 45412
+    NODE_ID: 2
+    PARTITION_ID: 0
+
+GPU: 1
+    BDF: 0000:0c:00.0
+    UUID: c0ff74a1-0000-1000-80b1-06985c515c91
+    KFD_ID: 45413
+    NODE_ID: 3
+    PARTITION_ID: 1
+"""
+
+
+def test_amd_smi_list() -> None:
+    (found,) = amd_smi.read(document("[root@n1 ~]# amd-smi list\n" + AMD_SMI))
+    assert [(gpu.index, gpu.pci, gpu.node, gpu.partition_id) for gpu in found.value.gpus] == [
+        (0, "0000:0c:00.0", 2, 0), (1, "0000:0c:00.0", 3, 1)]
+    rows = ("gpu,gpu_bdf,gpu_uuid,kfd_id,node_id,partition_id\n0,0000:0c:00.0,c0ff74a1-0000-1000-80b1-06985c515c91,"
+            "45412,2,0\n1,0000:0c:00.0,c0ff74a1-0000-1000-80b1-06985c515c91,45413,3,1\n")
+    (same,) = amd_smi.read(document(rows))
+    assert same.value == found.value
+    with pytest.raises(ParseError):
+        amd_smi.read(document(rows.replace(",3,1", ",3")))
+
+
+# --- sysfs
+
+def write(path: Path, text: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def node(root: Path, gpus: list[tuple[str, str, str, dict[str, object]]], *, kfd: bool = True,
+         xgmi: bool = True) -> drm.Drm:
+    """What the probe's command tells of a made /sys."""
+    for number, (pci, vendor, device, files) in enumerate(gpus):
+        here = root / "sys/devices/pci0000:00" / pci
+        for name, text in {"vendor": vendor, "device": device, **files}.items():
+            write(here / name, text)
+        (here / f"drm/card{number + 1}").mkdir(parents=True)
+        (here / f"drm/renderD{128 + number}").mkdir()
+        (here / f"drm/renderD{128 + number}/device").symlink_to("../..")
+        drm_class = root / "sys/class/drm"
+        drm_class.mkdir(parents=True, exist_ok=True)
+        (drm_class / f"renderD{128 + number}").symlink_to(here / f"drm/renderD{128 + number}")
+        write(root / f"dev/dri/renderD{128 + number}", "")
+        if kfd:
+            nodes = root / "sys/class/kfd/kfd/topology/nodes"
+            write(nodes / "0/gpu_id", 0)
+            write(nodes / f"{number + 1}/gpu_id", 1000 + number)
+            write(nodes / f"{number + 1}/properties",
+                  f"drm_render_minor {128 + number}\nlocation_id {int(pci[5:7], 16) << 8}\ndomain 0\nhive_id 9")
+            for other in range(len(gpus)):
+                if other != number:
+                    write(nodes / f"{number + 1}/io_links/{other}/properties",
+                          f"type {11 if xgmi else 2}\nnode_to {other + 1}\nweight 15")
+    write(root / "dev/kfd", "")
+    command = drm.COMMAND.replace("/sys/", f"{root}/sys/").replace("/dev/", f"{root}/dev/").replace("[ -c ", "[ -e ")
+    done = subprocess.run(["sh", "-c", f"f() {{\n{command}\n}}; f"], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return drm.parse(done.stdout.replace(str(root), ""))
+
+
+def amd(unique: str = "1122334455667788", numa: int = 0, mode: str = "SPX") -> dict[str, object]:
+    return {"class": "0x120000", "numa_node": numa, "mem_info_vram_total": 206141652992, "unique_id": unique,
+            "current_compute_partition": mode, "current_memory_partition": "NPS1", "vbios_version": "113-M3000100"}
+
+
+def bus(*addresses: str) -> tuple[PciDevice, ...]:
+    return tuple(PciDevice(address, "120000", "1002", "74a1", numa=0, local_cpus="0-47", link="32.0 GT/s x16",
+                           link_max="32.0 GT/s x16") for address in addresses)
+
+
+def test_amd_gpus_from_sysfs_alone(tmp_path: Path) -> None:
+    told = node(tmp_path, [("0000:0c:00.0", "0x1002", "0x74a1", amd("aa")), ("0000:22:00.0", "0x1002", "0x74a1",
+                                                                           amd("bb"))])
+    found = _other_gpus.join(told, [], bus("0000:0c:00.0", "0000:22:00.0"))
+    assert found.problems == []
+    first = found.gpus[0]
+    assert (first.index, first.pci, first.device_file, first.render, first.partition) == (
+        0, "0000:0c:00.0", "/dev/dri/renderD128", 128, "SPX/NPS1")
+    assert (first.model, first.memory_mib, first.numa, first.local_cpus) == (
+        "AMD Instinct MI300X", 196592, 0, tuple(range(48)))
+    assert (first.pcie_gen, first.pcie_width, first.uuid, first.pci_id) == (5, 16, "0xaa", "1002:74a1")
+    assert found.links == (("X", "XGMI"), ("XGMI", "X"))
+
+
+def test_what_the_tool_adds_and_contradicts(tmp_path: Path) -> None:
+    told = node(tmp_path, [("0000:9f:00.0", "0x1002", "0x74a1", amd("bb", 1)), ("0000:0c:00.0", "0x1002", "0x74a1",
+                                                                              amd("1122334455667788"))])
+    smi = rocm_smi.parse((SAMPLES / "rocm_smi/two-gpus.txt").read_text())
+    found = _other_gpus.join(told, [smi], None)
+    assert [(gpu.index, gpu.pci, gpu.render) for gpu in found.gpus] == [(0, "0000:0c:00.0", 129),
+                                                                        (1, "0000:9f:00.0", 128)]
+    assert found.gpus[0].serial == "692400000001"
+    assert any("GUID 1001 in sysfs, 28851" in problem for problem in found.problems)
+    assert found.driver == "6.10.5"
+    fewer = _other_gpus.join(told, [replace(smi, gpus=smi.gpus[:1], links=None)], None)
+    assert any("0000:9f:00.0 is in sysfs and not in the list" in problem for problem in fewer.problems)
+
+
+def test_partitions_share_an_address(tmp_path: Path) -> None:
+    told = node(tmp_path, [("0000:0c:00.0", "0x1002", "0x74a1", amd(mode="CPX"))])
+    more = replace(told, gpus=(*told.gpus, drm.AmdGpu(render=129, card="card2", file="/dev/dri/renderD129")),
+                   nodes=(*told.nodes, drm.KfdNode(2, "1001", 129, "0000:0c:00.0")), links=())
+    found = _other_gpus.join(more, [], bus("0000:0c:00.0"))
+    assert [(gpu.index, gpu.pci, gpu.device_file, gpu.partition) for gpu in found.gpus] == [
+        (0, "0000:0c:00.0", "/dev/dri/renderD128", "CPX/NPS1"), (1, "0000:0c:00.0", "/dev/dri/renderD129", "CPX/NPS1")]
+
+
+def test_faults(tmp_path: Path) -> None:
+    told = node(tmp_path, [(f"0000:{n:02x}:00.0", "0x1002", "0x74a1", amd(f"a{n}", mode="CPX" if n == 3 else "SPX"))
+                           for n in range(1, 5)])
+    lone = tuple(link for link in told.links if 3 not in link[:2])
+    nodes = tuple(replace(one, hive="" if one.number == 3 else one.hive) for one in told.nodes)
+    gpus = tuple(replace(gpu, file="") if gpu.render == 128 else gpu for gpu in told.gpus)
+    broken = replace(told, links=lone, nodes=nodes, gpus=gpus, kfd_file="")
+    said = "\n".join(_other_gpus.join(broken, [], bus("0000:99:00.0")).problems)
+    for part_of in ("0000:99:00.0", "/dev/dri/renderD128 is missing", "/dev/kfd is missing",
+                    "CPX/NPS1: GPU 2", "GPU 2 (0000:03:00.0) not in the XGMI hive"):
+        assert part_of in said
+    said = "\n".join(_other_gpus.join(replace(told, links=lone), [], None).problems)
+    assert "GPU 2 (0000:03:00.0) has no XGMI, its 3 peers do" in said
+
+
+def test_intel_gpus(tmp_path: Path) -> None:
+    told = node(tmp_path, [
+        ("0000:29:00.0", "0x8086", "0x0bda", {"class": "0x038000", "numa_node": 0,
+                                              "tile0/physical_vram_size_bytes": 51539607552}),
+        ("0000:00:02.0", "0x8086", "0x9a60", {"class": "0x030000", "numa_node": -1})], kfd=False)
+    found = _other_gpus.join(told, [], None)
+    assert [(gpu.vendor, gpu.model, gpu.memory_mib, gpu.device_file) for gpu in found.gpus] == [
+        ("intel", "Intel Data Center GPU Max 1100", 49152, "/dev/dri/renderD128")]
+
+
+def test_nothing_but_the_bus() -> None:
+    found = _other_gpus.join(None, [], bus("0000:0c:00.0"))
+    assert [gpu.pci for gpu in found.gpus] == ["0000:0c:00.0"]
+    assert "known from the PCI bus alone" in found.problems[0]
+    assert found.unknown == ["gpus.model"]
+
+
+XPU = """| Device ID | Device Information                                     |
++-----------+--------------------------------------------------------+
+| 0         | Device Name: Intel(R) Data Center GPU Max 1550         |
+|           | PCI BDF Address: 0000:18:00.0                          |
+|           | DRM Device: /dev/dri/card1                             |
++-----------+--------------------------------------------------------+
+"""
+MATRIX = """         GPU 0/0|GPU 0/1|GPU 1/0|GPU 1/1|CPU Affinity
+GPU 0/0 |S      |MDF    |XL*    |XL16   |0-23,48-71
+GPU 0/1 |MDF    |S      |XL16   |XL*    |0-23,48-71
+GPU 1/0 |XL*    |XL16   |S      |MDF    |24-47,72-95
+GPU 1/1 |XL16   |XL*    |MDF    |S      |24-47,72-95
+"""
+
+
+def xpu(text: str) -> Reading:
+    (found,) = xpu_smi.read(document(text))
+    return found
+
+
+def test_xpu_smi() -> None:
+    gpu = xpu(XPU).value.gpus[0]
+    assert (gpu.vendor, gpu.model, gpu.pci, gpu.card) == (
+        "intel", "Intel(R) Data Center GPU Max 1550", "0000:18:00.0", "card1")
+    assert xpu(XPU.rpartition("+-")[0].rpartition("+-")[0]).missing
+    matrix = xpu("$ xpu-smi topology -m\n" + MATRIX)
+    assert matrix.known["links"] == [[-1, 32], [32, -1]]
+    assert matrix.known["gpu_cpu_affinity_os"][2] == "24-47,72-95"
+    assert xpu(MATRIX[:150]).missing
+    assert xpu(MATRIX.replace("XL16   |XL*    |0-", "XL8    |XL*    |0-")).findings
+    with pytest.raises(ParseError):
+        xpu(MATRIX.replace("GPU 1/0 |X", "GPU 7/0 |X"))
