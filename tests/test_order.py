@@ -30,8 +30,8 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 def nic(number: int, **changes: object) -> Nic:
     made = Nic(f"mlx5_{number}", rdma=f"mlx5_{number}", port=1, link_layer="InfiniBand", state="ACTIVE",
-               rate_gbps=400.0, firmware="28.39.3004", psid="MT_0000000838", model="MT4129", guid=f"946dae03000000{number:02x}",
-               pci=f"0000:{number:02x}:00.0")
+               rate_gbps=400.0, firmware="28.39.3004", psid="MT_0000000838", model="MT4129",
+               guid=f"946dae03000000{number:02x}", pci=f"0000:{number:02x}:00.0")
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -38,3 +38,25 @@ def show(obj: dict[str, str | None], node: str | None, file: Path | None, as_jso
         raise UsageError(f"no node {node!r} in the inventory" + (f": {failed}" if failed else ""), where=str(path))
     click.echo(records.dumps(one, indent=1) if as_json else _inventory_text.node_text(one))
     return 0
+
+
+@command.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.pass_obj
+def diff(obj: dict[str, str | None], old: Path, new: Path | None, as_json: bool) -> int:
+    """What was replaced, moved, updated or lost between two inventories; without NEW, OLD against the accepted one.
+
+    Exit status: 0 the same, 1 differences.
+    """
+    from hpcadmin import inventory, inventory_diff, records, state
+    from hpcadmin.errors import EXIT_FAILED, EXIT_OK
+    from hpcadmin.site import load_site
+    other = new or state.inventory_file(load_site(obj["site"]))
+    found = inventory_diff.diff(inventory.load(old), inventory.load(other))
+    if as_json:
+        click.echo(records.dumps({"same": found.same, "changes": found.changes}, indent=1))
+    else:
+        click.echo(inventory_diff.text(found))
+    return EXIT_OK if found.same else EXIT_FAILED
