@@ -170,7 +170,7 @@ def test_one_bad_section_spoils_nothing_else(name: str) -> None:
             assert any(problem.startswith((f"{name}: ", "GPUs: ")) for problem in node.problems), said
         if name not in ("cpu_topology", "numa", "lscpu"):
             assert node.cpu.cores == whole.cpu.cores
-        if name not in ("nvidia_smi", "nvidia_proc", "pci", "nvidia_list"):
+        if name not in ("nvidia_smi", "nvidia_proc", "pci", "nvidia_list", "nvidia_nvlink"):
             assert node.gpus == whole.gpus
         if name not in ("infiniband", "net"):
             assert node.nics == whole.nics

@@ -1,13 +1,15 @@
-"""The GPUs of a node from nvidia-smi, the driver's /proc files and the PCI bus, joined by PCI address."""
+"""The GPUs of a node from nvidia-smi, the driver's /proc files and the PCI bus, joined by PCI address, or by UUID where
+a source knows no address; never by their order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _other_gpus
+from hpcadmin.facts import _gpu_more, _other_gpus
 from hpcadmin.facts._base import cpu_list, pci_key
 from hpcadmin.facts.nvidia_list import GpuList
+from hpcadmin.facts.nvidia_nvlink import NvLinks
 from hpcadmin.facts.nvidia_proc import NvidiaProc
 from hpcadmin.facts.nvidia_smi import LostGpu, Smi
 from hpcadmin.facts.nvidia_topo import Topo
@@ -25,6 +27,7 @@ class GpuFacts:
     listed: GpuList | None = None
     proc: NvidiaProc | None = None
     topo: Topo | None = None
+    nvlinks: NvLinks | None = None
     pci: tuple[PciDevice, ...] | None = None
     others: _other_gpus.Joined | None = None    # AMD's and Intel's
     problems: list[str] = field(default_factory=list)
@@ -74,9 +77,12 @@ def _answering(facts: GpuFacts, smi: Smi, nvidia: dict[str, PciDevice]) -> tuple
     if smi.attached not in (None, len(answering), len(answering) + silent):
         facts.problems.append(f"GPUs: nvidia-smi has {smi.attached} attached and describes {len(answering)}")
         facts.unknown.append("gpus")
-    gpus = [_complete(replace(gpu, index=indices[address]), facts, nvidia.get(address))
-            for address, gpu in answering.items()]
-    return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
+    found = [_complete(replace(gpu, index=indices[address]), facts, nvidia.get(address))
+             for address, gpu in answering.items()]
+    found.sort(key=lambda gpu: gpu.index or 0)
+    gpus = _gpu_more.with_links(_gpu_more.with_mig(found, facts.listed, facts.problems), facts.nvlinks, facts.problems)
+    facts.problems += _gpu_more.faults(smi, gpus)
+    return gpus
 
 
 def _indices(facts: GpuFacts, smi: Smi, every: list[str]) -> dict[str, int]:
@@ -124,8 +130,8 @@ def _tell_lost(facts: GpuFacts, lost: dict[str, LostGpu], indices: dict[str, int
 def _from_bus(device: PciDevice, index: int | None) -> Gpu:
     generation, width = link_numbers(device.link)
     generation_max, width_max = link_numbers(device.link_max)
-    return Gpu(vendor="nvidia", index=index, pci=device.address, pcie_gen=generation,
-               pcie_width=width, pcie_gen_max=generation_max, pcie_width_max=width_max)
+    return Gpu(vendor="nvidia", index=index, pci=device.address, pci_id=f"{device.vendor_id}:{device.device_id}",
+               pcie_gen=generation, pcie_width=width, pcie_gen_max=generation_max, pcie_width_max=width_max)
 
 
 def _complete(gpu: Gpu, facts: GpuFacts, device: PciDevice | None) -> Gpu:

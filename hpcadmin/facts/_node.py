@@ -15,9 +15,9 @@ from hpcadmin.text import printable
 
 # Facts whose tool or file may be missing on a sound node.
 _OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "ibstat", "lscpu", "lspci", "numa", "nvidia_list",
-                       "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
+                       "nvidia_nvlink", "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
 # Facts that nvidia-smi answers: one sentence about it is enough.
-_SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo")
+_SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo", "nvidia_nvlink")
 
 
 class _Reader:
@@ -150,7 +150,8 @@ def _read_gpu_facts(reader: _Reader) -> _gpu.GpuFacts:
     )
     found.others = _read_other_gpus(reader, pci)
     # Without GPUs topo -m has nothing to show, and says so in many ways.
-    found.topo = reader.value("nvidia_topo") if smi is not None and len(smi.gpus) > 0 else None
+    if smi is not None and len(smi.gpus) > 0:
+        found.topo, found.nvlinks = reader.value("nvidia_topo"), reader.value("nvidia_nvlink")
     return found
 
 

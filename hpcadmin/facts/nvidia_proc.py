@@ -150,7 +150,8 @@ def _reading(blocks: Sequence[dict[str, str]], driver: str, first: int, last: in
     missing = [f"the address of the GPU with minor number {gpu.minor}" for gpu in gpus if not gpu.pci]
     told = [Finding(f"GPU {gpu.pci} is excluded from use by the driver's parameters") for gpu in gpus if gpu.excluded]
     silent = [gpu.pci for gpu, block in zip(gpus, blocks, strict=True) if "?" in block.get("GPU UUID", "")]
-    told += [Finding(f"GPU {pci}: the driver does not know its UUID: it was not opened yet, or does not answer", note=True) for pci in silent]
+    told += [Finding(f"GPU {pci}: the driver does not know its UUID: it was not opened yet, or does not answer",
+                     note=True) for pci in silent]
     shown = tuple(Shown(Gpu("nvidia", None, gpu.model, gpu.uuid, pci=gpu.pci, minor=gpu.minor, vbios=gpu.vbios),
                         minor_text=None if gpu.minor is None else str(gpu.minor)) for gpu in gpus)
     made = _smi.reading(KIND, Smi(driver, None, shown), first, last, missing=missing, count=len(shown), told=told)
