@@ -37,6 +37,12 @@ ACCOUNTS = {
     "noisy": "echo Last login: today; echo '@ begin of fun' >&2; eval \"$SSH_ORIGINAL_COMMAND\"",
     "cut": "eval \"$SSH_ORIGINAL_COMMAND\" | head -c 3000", "killed": "kill -9 $$",
     "csh": "exec csh -f -c \"$SSH_ORIGINAL_COMMAND\"",
+    "fish": "exec fish --no-config -c \"$SSH_ORIGINAL_COMMAND\"", "rbash": "exec bash -r -c \"$SSH_ORIGINAL_COMMAND\"",
+    "loud": "echo one; echo two >&2; (eval \"$SSH_ORIGINAL_COMMAND\"); echo logout; echo bye >&2",
+    "hostile": "PATH=$HOME/bin:$PATH; export PATH; eval \"$SSH_ORIGINAL_COMMAND\"",
+    "commas": "LC_ALL=de_DE.UTF-8; LANG=$LC_ALL; PATH=$HOME/commas:$PATH; export LC_ALL LANG PATH; "
+              "eval \"$SSH_ORIGINAL_COMMAND\"",
+    "bare": "PATH=/nowhere; export PATH; eval \"$SSH_ORIGINAL_COMMAND\"",
 }
 
 
@@ -113,7 +119,11 @@ SetEnv HOME={folder}
     separation = Path("/run/sshd")
     made = os.geteuid() == 0 and not separation.exists()
     if made:
-        separation.mkdir(mode=0o755)
+        separation.mkdir(mode=0o755, exist_ok=True)
+    # A file of each server in there, so that none takes it away under another.
+    mark = separation / f"hpcadmin-test-{os.getpid()}-{port}"
+    if os.geteuid() == 0:
+        mark.touch()
     process = subprocess.Popen([SSHD or "sshd", "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL)
     for _ in range(100):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -122,8 +132,11 @@ SetEnv HOME={folder}
     yield Server(folder, port, process)
     process.terminate()
     process.wait(timeout=10)
+    if os.geteuid() == 0:
+        mark.unlink()
     if made:
-        separation.rmdir()
+        with contextlib.suppress(OSError):
+            separation.rmdir()
 
 
 def test_output_status_and_stdin(server: Server) -> None:
@@ -145,15 +158,21 @@ def test_start_up_noise(server: Server) -> None:
     assert read_capture(done.text, "node", token).cpu.cores
 
 
-@pytest.mark.skipif(shutil.which("csh") is None, reason="no csh on this machine")
-def test_a_login_shell_that_is_no_sh(server: Server) -> None:
-    done, token = server.probe("csh")
+SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(shutil.which(shell) is None, reason=f"no {shell} here"))
+          for shell in ("csh", "fish")]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_login_shell_that_is_no_sh(server: Server, shell: str) -> None:
+    done, token = server.probe(shell)
     assert read_capture(done.text, "node", token).cpu.cores
 
 
-def test_arguments_stay_arguments(server: Server) -> None:
-    odd = "a b'c\"d$(id)`id`;|&<>\\*?~"
-    assert server.run("printf", "%s", odd).text == odd
+@pytest.mark.parametrize("shell", ["good", *SHELLS])
+def test_arguments_stay_arguments(server: Server, shell: str) -> None:
+    for odd in ("a b'c\"d$(id)`id`;|&<>\\*?~", "two\nlines\n", "x!y !! \\\\ \\0101 %s %d", "-n", "", "=ls", "ü\t\x01"):
+        done = server.run("printf", "[%s]", odd, settings=server.config(account=shell))
+        assert done.text == f"[{odd}]"
 
 
 def test_an_unknown_key_is_refused(server: Server) -> None:

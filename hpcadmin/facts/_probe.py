@@ -36,14 +36,14 @@ cd / 2>/dev/null
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin; export PATH
 unset CDPATH ENV BASH_ENV GREP_OPTIONS 2>/dev/null
 set +u +e +f
-exec 3>&1
+exec 3>&1 2>/dev/null
 if timeout -k 1 5 true >/dev/null 2>&1; then limit() { timeout -k 2 "$@"; }; else limit() { shift; "$@"; }; fi
 run() { run_s=$1; shift; command -v "$1" >/dev/null 2>&1 || return 127; limit "$run_s" "$@"; }
 ended() { "fact_$1" </dev/null 3>&-; printf '\n#%s status=%s\n' "$T" "$?" >&2; }
 section() {
   printf '\n@%s begin %s limit=%s\n' "$T" "$1" "$2"
   if [ "$3" = 0 ]; then complaints=$( { ended "$1" | head -c "$2" >&3; } 2>&1 | head -c 8192 )
-  else complaints=$( { { ended "$1" & } | limit "$3" head -c "$2" >&3; } 2>&1 | limit "$3" head -c 8192 )
+  else complaints=$( { { (exec 3>&-; ended "$1") & } | limit "$3" head -c "$2" >&3; } 2>&1 | limit "$3" head -c 8192 )
   fi
   printf '\n@%s stderr %s\n%s\n' "$T" "$1" "$complaints"
 }
