@@ -15,7 +15,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
 from hpcadmin.intake import Loader, Taken, load, plan
 from hpcadmin.model import Failed, Inventory, Node, Source
-from hpcadmin.sharing import Packed, Sharing, pack
+from hpcadmin.sharing import Pool
 from hpcadmin.text import printable
 
 MANY = 32                # nodes for each process
@@ -62,10 +62,10 @@ def _all(planned: Mapping[str, list[Loader]]) -> Iterator[Read]:
     if workers < 2:
         yield from (_read(item) for item in planned.items())
         return
-    shared = Sharing()
+    equal = Pool()
     with multiprocessing.get_context("fork").Pool(workers, _quiet) as pool:
-        for one, packed in pool.imap(_read_packed, planned.items(), chunksize=8):
-            yield replace(one, node=shared.unpack(packed)) if packed is not None else one
+        for one in pool.imap(_read_slim, planned.items(), chunksize=8):
+            yield replace(one, node=equal.node(one.node)) if one.node else one
 
 
 def _quiet() -> None:
@@ -85,11 +85,11 @@ def _inventory(found: Iterable[Read]) -> Inventory:
     return inventories.build(nodes, failed, created=datetime.now().astimezone().isoformat(timespec="seconds"))
 
 
-def _read_packed(item: tuple[str, list[Loader]]) -> tuple[Read, Packed | None]:
+def _read_slim(item: tuple[str, list[Loader]]) -> Read:
+    """Without the records of each tool: what they told is in `known`, and they are large."""
     one = _read(item)
-    # The records of each tool are of no use any more: what they told is in `known`.
-    slim = tuple(replace(s, readings=tuple(replace(r, value=None) for r in s.readings)) for s in one.statements)
-    return replace(one, node=None, statements=slim), pack(one.node) if one.node else None
+    return replace(one, statements=tuple(replace(s, readings=tuple(replace(r, value=None) for r in s.readings))
+                                         for s in one.statements))
 
 
 def read_one(taken: Taken) -> Read:
