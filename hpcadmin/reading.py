@@ -138,7 +138,6 @@ def _parts(document: Document, outcome: Outcome, refused: list[str], problems: l
         for finding in reading.findings:
             if not finding.note:
                 problems.append(f"{reading.kind}: {finding.what}")
-        problems += [f"{reading.kind}: not in it: {what}" for what in reading.missing]
         yield part
 
 
