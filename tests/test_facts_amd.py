@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _other_gpus, amd_smi, drm, rocm_smi, xpu_smi
+from hpcadmin.facts import _other_gpus, amd_smi, drm, rocm_smi, rocminfo, xpu_smi
 from hpcadmin.facts._parts_devices import part
 from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.model import PciDevice
@@ -154,6 +154,84 @@ def test_amd_smi_list() -> None:
     assert same.value == found.value
     with pytest.raises(ParseError):
         amd_smi.read(document(rows.replace(",3,1", ",3")))
+
+
+CONCISE = """
+============================================ ROCm System Management Interface ============================================
+====================================================== Concise Info ======================================================
+Device  Node  IDs              Temp        Power     Partitions          SCLK    MCLK    Fan  Perf  PwrCap  VRAM%  GPU%
+              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)
+==========================================================================================================================
+0       2     0x74a1,   55354  51.0\u00b0C      152.0W    NPS1, SPX, 0        134Mhz  900Mhz  0%   auto  750.0W  0%     0%
+1       3     0x74a1,   41632  N/A         N/A       NPS1, CPX, 1        134Mhz  900Mhz  0%   auto  750.0W  0%     0%
+==========================================================================================================================
+================================================== End of ROCm SMI Log ===================================================
+"""  # noqa: E501
+
+
+def test_rocm_smi_without_options() -> None:
+    (found,) = rocm_smi.read(document(CONCISE))
+    assert [(g.node, g.guid, g.pci_id, g.compute_partition, g.partition_id) for g in found.value.gpus] == [
+        (2, "55354", "1002:74a1", "SPX", 0), (3, "41632", "1002:74a1", "CPX", 1)]
+    assert not found.missing
+
+
+TABLES = """
+============================ ROCm System Management Interface ============================
+=========================================== ID ===========================================
+GPU[0]\t\t: Device Name: \t\tAMD Instinct MI300X
+GPU[0]\t\t: Device ID: \t\t0x74a1
+GPU[0]\t\t: GUID: \t\t28851
+======================================= PCI Bus ID =======================================
+GPU[0]\t\t: PCI Bus: 0000:0C:00.0
+====================================== Product Info ======================================
+GPU[0]\t\t: Card Series: \t\tAMD Instinct MI300X
+GPU[0]\t\t: Card Model: \t\t0x74a1
+================================== End of ROCm SMI Log ===================================
+"""
+
+
+def test_rocm_smi_tables() -> None:
+    (found,) = rocm_smi.read(document(TABLES))
+    gpu = found.value.gpus[0]
+    assert (gpu.pci, gpu.model, gpu.pci_id, gpu.guid) == ("0000:0c:00.0", "AMD Instinct MI300X", "1002:74a1", "28851")
+
+
+AGENTS = """ROCk module is loaded
+==========
+HSA Agents
+==========
+*******
+Agent 1
+*******
+  Name:                    AMD EPYC 9554 64-Core Processor
+  Device Type:             CPU
+  Node:                    0
+*******
+Agent 2
+*******
+  Name:                    gfx942
+  Uuid:                    GPU-91d18722abb0c2e8
+  Marketing Name:          AMD Instinct MI300X
+  Node:                    2
+  Device Type:             GPU
+  Chip ID:                 29857(0x74a1)
+  BDFID:                   3072
+  ISA Info:
+    ISA 1
+      Name:                    amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-
+*** Done ***
+"""
+
+
+def test_rocminfo() -> None:
+    (found,) = rocminfo.read(document(AGENTS))
+    gpu = found.value.gpus[0]
+    assert (gpu.index, gpu.node, gpu.model, gpu.gfx, gpu.pci_id, gpu.pci) == (
+        0, 2, "AMD Instinct MI300X", "gfx942", "1002:74a1", "")
+    assert found.known["cpus_as_agents"] == 1
+    assert not found.missing
+    assert rocminfo.read(document(AGENTS[:-20]))[0].missing
 
 
 # --- sysfs
@@ -305,3 +383,28 @@ def test_xpu_smi() -> None:
     assert xpu(MATRIX.replace("XL16   |XL*    |0-", "XL8    |XL*    |0-")).findings
     with pytest.raises(ParseError):
         xpu(MATRIX.replace("GPU 1/0 |X", "GPU 7/0 |X"))
+
+
+def test_a_capture_of_an_amd_node() -> None:
+    """All sources together: no GPU of NVIDIA, sysfs, rocm-smi and the bus."""
+    from test_read_capture import made
+    lines = "".join(
+        f"pci={pci}\tclass=0x120000\tvendor=0x1002\tdevice=0x74a1\tnuma={numa}\tcpus={cpus}\tspeed=32.0 GT/s PCIe\t"
+        f"width=16\tmaxspeed=32.0 GT/s PCIe\tmaxwidth=16\tdriver=amdgpu\tpath={pci[:4]}:{pci[5:7]}/{pci}\n"
+        for pci, numa, cpus in (("0000:0c:00.0", 0, "0-31"), ("0000:9f:00.0", 1, "32-63")))
+    told = (SAMPLES / "drm/two-mi300x.txt").read_text()
+    for old, new in (("gpu=1000", "gpu=28851"), ("gpu=1001", "gpu=51499"), ("1122334455667701", "1122334455667788"),
+                     ("1234605616436508417", "1234605616436508552")):
+        told = told.replace(old, new)
+    names = (SAMPLES / "lspci/server.txt").read_text().replace("0000:c1:00.0", "0000:0c:00.0")
+    node = made(pci=(f"{lines}end=pci\n", 0), drm=(told, 0), lspci=(names, 0), nvidia_smi=("", 127),
+                nvidia_list=("", 127), nvidia_topo=("", 127), nvidia_proc=("end=nvidia\n", 0), nvidia_nvlink=("", 127),
+                rocm_smi=((SAMPLES / "rocm_smi/two-gpus.txt").read_text(), 0), amd_smi=("", 127))
+    assert node.problems == ()
+    assert "gpus" not in node.unknown
+    assert [(gpu.index, gpu.pci, gpu.device_file, gpu.model, gpu.local_cpus[:1]) for gpu in node.gpus] == [
+        (0, "0000:0c:00.0", "/dev/dri/renderD128", "AMD Instinct MI300X", (0,)),
+        (1, "0000:9f:00.0", "/dev/dri/renderD129", "AMD Instinct MI300X", (32,))]
+    assert node.gpu_links == (("X", "XGMI"), ("XGMI", "X"))
+    assert node.gpu_driver == "6.10.5"
+    assert node.pci[0].name.endswith("Aqua Vanjaram [Instinct MI300X]")

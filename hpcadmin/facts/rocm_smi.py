@@ -25,8 +25,11 @@ FORMS = ("text", "json")
 _SECTION = re.compile(r"\s*={3,}\s*([A-Za-z][^=]{0,100}?)\s*={3,}\s*\Z")
 _LINE = re.compile(r"\s*GPU\[(\d{1,4})\]\s*:\s*(.*\S)")
 _GPU = re.compile(r"GPU\[?(\d{1,4})\]?\Z")
+_CONCISE = re.compile(r"(\d{1,4}) +(\d{1,4}) +(0x[0-9a-f]{4}), +(\d{1,9}) .{0,80}? (NPS\d|N/A), +([A-Z]{3}|N/A), +"
+                      r"(\d{1,3}) ")
 _PAIR = re.compile(r"\(Topology\) (Weight|Hops|Link type) between DRM devices (\d{1,4}) and (\d{1,4})\Z", re.IGNORECASE)
 _CARD = re.compile(r"card(\d{1,4})\Z")
+_SIGNS = ("between DRM devices", "card0", "GPU[", "two GPUs", '"card', "Concise Info")
 _TABLES = {"weight": "weights", "hops": "hops", "link type": "types"}
 _TITLES = {"weights": "weight", "hops": "hops", "types": "link type"}
 
@@ -59,8 +62,7 @@ def parse(text: str) -> AmdSmi:
 
 def read(document: Document) -> tuple[Reading, ...]:
     text = document.text
-    if "between DRM devices" not in text and "card0" not in text and "GPU[" not in text and "two GPUs" not in text \
-            and "GPU ID" not in text and '"card' not in text:
+    if not any(sign in text for sign in _SIGNS):
         return ()
     try:
         found = [_json_reading(first, last, value) for first, last, value in _amd.json_values(text) if _is_ours(value)]
@@ -100,6 +102,8 @@ def _outputs(lines: Sequence[str]) -> Iterator[_Text]:
             output = output or _Text(number)
             _entry(output, int(entry[1]), entry[2])
             output.last = number
+        elif output and title.lower() == "concise info":
+            _concise(output, line.strip()[:300], number)
         elif output and "driver version:" in line.lower():
             output.system["driver"] = clean(line.partition(":")[2])
         elif output and "two gpus" in title.lower():
@@ -116,6 +120,15 @@ def _entry(output: _Text, index: int, rest: str) -> None:
     if len(output.rows) > _amd.MAX_GPUS or len(row) > 1000:
         raise ParseError("more GPUs or values than a node has")
     row.setdefault(_key(key), clean(value))
+
+
+def _concise(output: _Text, line: str, number: int) -> None:
+    """A line of the table that rocm-smi prints without options (since 6.0)."""
+    match = _CONCISE.match(line)
+    if match:
+        keys = ("node", "device id", "guid", "memory partition", "compute partition", "partition id")
+        output.rows.setdefault(int(match[1]), {}).update(zip(keys, match.groups()[1:], strict=True))
+        output.last = number
 
 
 def _row(output: _Text, title: str, table: tuple[list[int], dict[int, list[str]]] | None, words: list[str],
@@ -284,5 +297,6 @@ def _gpu(index: int, card: str, row: Mapping[str, str]) -> AmdGpu:
         unique_id=get("unique id"), guid=get("guid"), node=_amd.numbered(get("node id", "node")),
         numa=_amd.node_number(get("numa node")), numa_affinity=_amd.node_number(get("numa affinity")),
         memory_mib=None if memory is None else memory // 1048576, compute_partition=get("compute partition").upper(),
-        memory_partition=partition.upper(), vbios=get("vbios version"), serial=get("serial number"),
+        memory_partition=partition.upper(), partition_id=_amd.numbered(get("partition id")),
+        vbios=get("vbios version"), serial=get("serial number"),
         gfx=get("gfx version"))
