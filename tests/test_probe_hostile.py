@@ -183,8 +183,8 @@ def test_a_locale_with_decimal_commas(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to mount a full /tmp")
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_full_disk_and_a_tmp_without_exec(shell: str) -> None:
-    """The probe writes no files: nothing changes where none can be written."""
-    setup = ("mount -t tmpfs -o size=16k,noexec none /tmp && mount -t tmpfs -o size=16k none /var/tmp || exit 77; "
+    """The probe writes no files."""
+    setup = ("for d in /tmp /var/tmp; do mount -t tmpfs -o size=16k,noexec none $d || exit 77; done; "
              f"head -c 100000 /dev/zero >/tmp/full 2>/dev/null; cd /tmp; TMPDIR=/tmp exec {shell} -s -- {new_token()}")
     done = subprocess.run(["unshare", "-m", "sh", "-c", setup], input=probe_script(), capture_output=True,
                           text=True, check=False, timeout=60)
