@@ -20,6 +20,11 @@ class Element:
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
 
 class _Builder:
@@ -32,6 +37,7 @@ class _Builder:
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.data
         self.parser.StartDoctypeDeclHandler = self.refuse
         self.parser.EntityDeclHandler = self.refuse
 
@@ -51,6 +57,10 @@ class _Builder:
 
     def end(self, _: str) -> None:
         self.stack.pop()
+
+    def data(self, text: str) -> None:
+        if self.stack and (self.stack[-1].pieces or not text.isspace()):
+            self.stack[-1].pieces.append(text)
 
 
 def elements(text: str, first: int = 1) -> tuple[Element, int | None, str]:
