@@ -11,32 +11,36 @@ from hpcadmin.facts._base import clean, fields_of, leading_float, lines_of, mayb
 NAME = "infiniband"
 LIMIT = 1024 * 1024
 COMMAND = r"""
-i=/sys/class/infiniband
-[ -d $i ] || { echo end=infiniband; return 0; }
-for d in $i/*; do
+I=/sys/class/infiniband
+[ -d $I ] || { echo end=infiniband; return 0; }
+for d in $I/*; do
   [ -d "$d" ] || continue
-  f=; b=; h=; g=; a=; p=; D=; x=
+  f=; b=; h=; g=; a=; p=; D=; x=; e=; V=
   { read -r f <$d/fw_ver; } 2>/dev/null
   { read -r b <$d/board_id; } 2>/dev/null
   { read -r h <$d/hca_type; } 2>/dev/null
   { read -r g <$d/node_guid; } 2>/dev/null
+  { read -r e <$d/node_desc; } 2>/dev/null
   { read -r a <$d/device/numa_node; } 2>/dev/null
+  { read -r V <$d/device/sriov_numvfs; } 2>/dev/null
   [ -e $d/device ] && cd -P $d/device 2>/dev/null && p=${PWD##*/}
   [ -e $d/device/driver ] && cd -P $d/device/driver 2>/dev/null && D=${PWD##*/}
-  [ -e $d/device/physfn ] && x=vf
-  printf 'rdma=%s\tfw=%s\tpsid=%s\thca=%s\tguid=%s\tnuma=%s\tdevice=%s\tdriver=%s\tvf=%s\n' \
-    "${d##*/}" "$f" "$b" "$h" "$g" "$a" "$p" "$D" "$x"
+  [ -e $d/device/physfn ] && x=vf && cd -P $d/device/physfn 2>/dev/null && x=${PWD##*/}
+  printf 'rdma=%s\tfw=%s\tpsid=%s\thca=%s\tguid=%s\tnuma=%s\tdevice=%s\tdriver=%s\tvf=%s\tvfs=%s\tdesc=%s\n' \
+    "${d##*/}" "$f" "$b" "$h" "$g" "$a" "$p" "$D" "$x" "$V" "$e"
   for q in $d/ports/*; do
     [ -d "$q" ] || continue
-    s=; y=; r=; l=; k=; n=
+    s=; y=; r=; l=; k=; n=; m=; i=
     { read -r s <$q/state; } 2>/dev/null
     { read -r y <$q/phys_state; } 2>/dev/null
     { read -r r <$q/rate; } 2>/dev/null
     { read -r l <$q/lid; } 2>/dev/null
     { read -r k <$q/link_layer; } 2>/dev/null
     { read -r n <$q/gid_attrs/ndevs/0; } 2>/dev/null
-    printf 'port=%s\tstate=%s\tphys=%s\trate=%s\tlid=%s\tlayer=%s\tnetdev=%s\n' \
-      "${q##*/}" "$s" "$y" "$r" "$l" "$k" "$n"
+    { read -r m <$q/sm_lid; } 2>/dev/null
+    { read -r i <$q/gids/0; } 2>/dev/null
+    printf 'port=%s\tstate=%s\tphys=%s\trate=%s\tlid=%s\tlayer=%s\tnetdev=%s\tsmlid=%s\tgid=%s\n' \
+      "${q##*/}" "$s" "$y" "$r" "$l" "$k" "$n" "$m" "$i"
   done
   for n in $d/device/net/*; do [ -d "$n" ] && printf 'net=%s\n' "${n##*/}"; done
 done
@@ -56,6 +60,10 @@ class Port:
     lid: int | None = None
     link_layer: str = ""
     netdev: str = ""
+    sm_lid: int | None = None
+    gid: str = ""                    # the default one
+    port_guid: str = ""
+    active_mtu: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,9 @@ class RdmaDevice:
     pci: str = ""
     driver: str = ""
     vf: bool = False
+    pf: str = ""                     # of a VF: the physical function's PCI address
+    vfs: int | None = None           # SR-IOV VFs that are on
+    node_desc: str = ""
     virtual: bool = False            # no bus device behind it (Soft-RoCE)
     ports: tuple[Port, ...] = ()
     netdevs: tuple[str, ...] = field(default=())
@@ -105,7 +116,8 @@ def _device(values: dict[str, str], ports: tuple[Port, ...], netdevs: tuple[str,
         name=clean(values["rdma"], 64), firmware=clean(values.get("fw", "")), psid=clean(values.get("psid", "")),
         hca_type=clean(values.get("hca", "")), guid=guid.replace(":", "") if _GUID.match(guid) else "",
         numa=maybe_integer(values.get("numa")), pci=pci_address(device), driver=clean(values.get("driver", "")),
-        vf=values.get("vf") == "vf", virtual=not device, ports=ports, netdevs=netdevs,
+        vf=bool(values.get("vf")), pf=pci_address(values.get("vf", "")), vfs=maybe_integer(values.get("vfs")),
+        node_desc=clean(values.get("desc", "")), virtual=not device, ports=ports, netdevs=netdevs,
     )
 
 
@@ -113,16 +125,35 @@ def _port(values: dict[str, str], line: str) -> Port:
     number = maybe_integer(values["port"])
     if number is None:
         raise ParseError(f"{quote(line)}: the port has no number")
-    rate = clean(values.get("rate", ""))
-    lid = values.get("lid", "")
+    rate, state = clean(values.get("rate", "")), after_colon(values.get("state", ""))
+    layer, gid = clean(values.get("layer", "")), clean(values.get("gid", ""), 64)
     return Port(
-        number=number, state=_after_colon(values.get("state", "")),
-        physical_state=_after_colon(values.get("phys", "")), rate_text=rate, rate_gbps=leading_float(rate) or None,
-        lid=int(lid, 16) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", lid) else None,
-        link_layer=clean(values.get("layer", "")), netdev=clean(values.get("netdev", ""), 64),
+        number=number, state=state, physical_state=after_colon(values.get("phys", "")), rate_text=rate,
+        # What is printed while a port is down means nothing.
+        rate_gbps=None if state == "DOWN" else leading_float(rate) or None,
+        lid=hexadecimal(values.get("lid", "")), sm_lid=hexadecimal(values.get("smlid", "")), link_layer=layer,
+        netdev=clean(values.get("netdev", ""), 64), gid=gid,
+        port_guid=bare_guid(gid[20:]) if layer == "InfiniBand" and len(gid) == 39 else "",
     )
 
 
-def _after_colon(text: str) -> str:
+def hexadecimal(text: str) -> int | None:
+    """A number as 0x33bf."""
+    return int(text, 16) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", text.strip()) else None
+
+
+def bare_guid(text: str) -> str:
+    """16 hex digits of 0x248a…, 248a:0703:…; "" when it is no GUID, or zero."""
+    digits = text.strip().lower().removeprefix("0x").replace(":", "")
+    return digits if re.match(r"[0-9a-f]{16}\Z", digits) and digits.strip("0") else ""
+
+
+def port_state(text: str) -> str:
+    """ACTIVE, DOWN, INIT, ARMED as the kernel says it, whatever the tool's words are; "" when not told."""
+    word = text.strip().upper().removeprefix("PORT_")
+    return {"INITIALIZING": "INIT", "INITIALIZE": "INIT", "ARM": "ARMED"}.get(word, word)
+
+
+def after_colon(text: str) -> str:
     """ACTIVE for "4: ACTIVE"."""
     return clean(text.rpartition(":")[2])
