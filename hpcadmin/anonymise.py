@@ -78,8 +78,10 @@ _DIGITS = re.compile("[0-9]+")
 _CALLED_SERIAL = re.compile(r"serial|tag|S/N|unique|module_id", re.IGNORECASE)
 _VERSION_BEFORE = re.compile(r"(?:version|ver|firmware|fw|driver|release|revision|rev|vbios|bios|library|package|image|"
                              r"ofed|weka|gpfs|module_[a-z0-9_]+|inforom)[^\n0-9]{0,24}\Z", re.IGNORECASE)
-_NUMA_AROUND = (re.compile(r"(?:NUMA |/system/node/|nodes?[ =])\Z", re.IGNORECASE),
-                re.compile(r" (?:CPU\(s\)|cpus|size|free|distances?)\b", re.IGNORECASE))
+_NUMA_AROUND = (re.compile(r"(?:NUMA |/node/)\Z", re.IGNORECASE),
+                re.compile(r" CPU\(s\):"))
+_GUID_LINE = re.compile(r"guid|gid\b|\b[SHR]-[0-9a-f]{16}|unique[_ ]id", re.IGNORECASE)
+_MEMORY_LINE = re.compile(r"memory|mask|address|region|flags|\bbar", re.IGNORECASE)
 _MELLANOX = re.compile(rf"{_H}{{6}}0300{_H}{{6}}\Z")
 _DOMAIN = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|intranet|"
                      r"corp|localdomain|cluster|hpc|ac|uk|de|fr|it|es|nl|be|ch|at|se|no|fi|dk|pl|cz|eu|ca|us|jp|cn|kr|au|in|br|"
@@ -91,7 +93,8 @@ _PUBLIC = ("nvidia.com", "open-mpi.org", "kernel.org", "redhat.com", "amd.com", 
 _NO_HOST = frozenset((
     "localhost", "localhost4", "localhost6", "localdomain", "linux", "none", "unknown", "node", "nodes", "gpu", "gpus",
     "cpu", "host", "hostname", "default", "all", "any", "null", "slurm", "nvidia", "mellanox", "switch", "yes", "no",
-    "true", "false", "name", "root", "n/a", "auto", "cloud", "dynamic", "future", "down", "up", "idle", "state"))
+    "true", "false", "name", "root", "n/a", "auto", "cloud", "dynamic", "future", "down", "up", "idle", "state",
+    "ubuntu", "debian", "centos", "rocky", "rhel", "fedora", "sles", "almalinux", "livecd", "server"))
 _NO_USER = frozenset(("root", "nobody", "slurm", "munge", "daemon", "bin", "sys", "admin", "user", "users", "ubuntu",
                       "centos", "rocky", "ec2-user", "lost+found"))
 _NO_SERIAL = re.compile(r"(?:n/?a|none|unknown|not[ _-].*|no[ _-]?dimm|default.*|to[ _-]be.*|system.*|[0.x_-]*|"
@@ -218,8 +221,8 @@ class Mask:
         line = _line_around(match)
         if swapped in self._known.guids and number not in self._known.guids:
             new = int.from_bytes(self._made.guid(swapped).to_bytes(8, "big"), "little")
-        elif number in self._known.guids or _MELLANOX.match(digits) or re.search(
-                r"guid|gid\b|\b[SHR]-[0-9a-f]{16}|unique[_ ]id", line, re.IGNORECASE):
+        elif number in self._known.guids or _MELLANOX.match(digits) or _GUID_LINE.search(line) or (
+                value[1:2] in "xX" and 0 < number >> 40 < 0xffff00 and not _MEMORY_LINE.search(line)):
             new = self._made.guid(number)
         else:
             return value

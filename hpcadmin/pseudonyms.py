@@ -10,6 +10,9 @@ from ipaddress import IPv4Address, IPv6Address
 
 _RUN = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]")
 _ADDRESS_NAME = re.compile(r"([A-Za-z]{1,20}-)([0-9]{1,3})-([0-9]{1,3})-([0-9]{1,3})-([0-9]{1,3})((?![0-9]).*)\Z")
+# What a name says of a machine's part in the cluster says nothing of the site, and is read by programs: it stays.
+_ROLE = re.compile(r"(ufm|mgmt|mgt|manage|admin|head|login|master|gateway|router|storage|subnet|opensm|leaf|spine|core|"
+                   r"super)", re.IGNORECASE)
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 # Nobody's: networks that mean the same everywhere, and what stands for "none".
 _KEPT_V4 = re.compile(r"(?:0\.|127\.|255\.|22[4-9]\.|23[0-9]\.|24[0-9]\.|25[0-4]\.)")
@@ -121,7 +124,13 @@ class Pseudonyms:
         address = _ADDRESS_NAME.match(name)
         if address:                              # ip-10-0-0-1
             name = f"{address[1]}{self.ipv4('.'.join(address.groups()[1:5])).replace('.', '-')}{address[6]}"
-        return "".join(self._word(run) if run.isalpha() else run for run in _RUN.findall(name))
+        return "".join(self._run(run) if run.isalpha() else run for run in _RUN.findall(name))
+
+    def _run(self, run: str) -> str:
+        parts = _ROLE.split(run)
+        if not any(parts[0::2]):
+            parts[0] = run                        # a role and nothing else gets a word of its own
+        return "".join(self._word(part) if number % 2 == 0 and part else part for number, part in enumerate(parts))
 
     def _word(self, run: str) -> str:
         lower = run.lower()
@@ -137,7 +146,7 @@ class Pseudonyms:
                 letters.append(choices[at_choice])
             word = "".join(letters)
             attempt += 1
-            if (("word", word) not in self._taken and word != lower) or attempt > 5000:
+            if (("word", word) not in self._taken and word != lower and not _ROLE.search(word)) or attempt > 5000:
                 self._taken.add(("word", word))
                 found = self._found["word", lower] = word
         return found.upper() if run.isupper() else found
