@@ -7,6 +7,7 @@ from dataclasses import replace
 from hpcadmin.facts._merge import Part
 from hpcadmin.facts._reading import Reading
 from hpcadmin.facts._smi import Smi
+from hpcadmin.facts.nvidia_dmesg import KernelLog
 from hpcadmin.facts.nvidia_error import SmiErrors
 from hpcadmin.facts.nvidia_nvlink import NvLinks
 from hpcadmin.facts.nvidia_p2p import PeerAccess
@@ -33,6 +34,8 @@ def part(reading: Reading) -> Part | None:
         return Part(reading.kind, Node("", gpus=gpus))
     if isinstance(value, PeerAccess):
         return Part(reading.kind, Node("", gpus=tuple(Gpu("nvidia", index) for index in value.gpus)))
+    if isinstance(value, KernelLog):
+        return Part(reading.kind, Node("", gpu_driver=value.driver))
     return Part(reading.kind, Node("")) if isinstance(value, SmiErrors) else None
 
 

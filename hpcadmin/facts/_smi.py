@@ -123,7 +123,7 @@ def complaint(line: str, number: int) -> Complaint | None:
     return Complaint(number, "No devices were found") if NO_DEVICES.match(line) else None
 
 
-def near(lines: Sequence[str], first: int, last: int, *, reach: int = 6) -> tuple[Complaint, ...]:
+def near(lines: Sequence[str], first: int, last: int, *, reach: int = 2) -> tuple[Complaint, ...]:
     """The complaints right before and right after an output: they belong to it. Lines are numbered from 1."""
     found = []
     for numbers in (range(first - 1, 0, -1), range(last + 1, len(lines) + 1)):

@@ -16,6 +16,7 @@ KIND = "dmesg"
 # What may stand before it: [ 1843.308145], a date, host and "kernel:".
 _NVRM = re.compile(r"(?:^|[\s\]:])(NVRM|nvidia-nvswitch[0-9]{1,2}|nvidia-nvlink): ?(.*)\Z")
 _GPU = re.compile(r"(?:GPU |GPU at PCI:|PCI:)([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)")
+_OWN = re.compile(r"GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{5,8}: ")
 _ID = re.compile(r"\(PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})\)")
 _XID = re.compile(r"(S?Xid) \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): ([0-9]{1,5})\b,? ?(.*)\Z")
 _MODULE = re.compile(r"Kernel Module(?: for [A-Za-z0-9_]{1,12})? {1,4}([0-9]{3}\.[0-9.]{2,12})")
@@ -26,7 +27,7 @@ _FAULTS = (
     "The NVIDIA GPU driver for", "GPU initialization failed", "requires that you disable", "GPU is lost",
 )
 # Xids after which a GPU does not work on: double bit, off the bus, row remapping, uncontained, GSP time-out, NVLink.
-_LOST_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 143})
+_LOST_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 143, 154})
 MAX_EVENTS = 500
 
 
@@ -62,8 +63,10 @@ def read(document: Document) -> tuple[Reading, ...]:
     events = tuple(event for one in said if (event := _event(one)))[:MAX_EVENTS]
     told = tuple(Finding(sentence(event), event.line, note=not _serious(event)) for event in events)
     known = {"driver": driver or None, "gpus": None, "gpu_count": None, "errors": [_known(event) for event in events]}
+    if all(finding.note for finding in told):
+        return (Reading(KIND, said[0].first, said[-1].last, KernelLog(driver, events), known, told),)
     missing = ("the GPUs: a kernel log does not list them",)
-    why = "; ".join([*dict.fromkeys(finding.what for finding in told[:4]),
+    why = "; ".join([*list(dict.fromkeys(finding.what for finding in told if not finding.note))[:4],
                      "a kernel log does not tell which GPUs there are"])
     return (Reading(KIND, said[0].first, said[-1].last, KernelLog(driver, events), known, told, missing, why),)
 
@@ -75,20 +78,23 @@ def _sayings(lines: Sequence[str]) -> list[_Said]:
         match = _NVRM.search(line[:1000])
         if not match:
             continue
-        before = line[:match.start(1)]
-        goes_on = found and found[-1].last == number - 1 and found[-1].source == match[1] and (
-            not before.strip() or _unfinished(found[-1].text))
-        if goes_on and len(found[-1].text) < 2000:
-            found[-1].text += " " + match[2].strip()
-            found[-1].last = number
+        last = found[-1] if found else None
+        if last and last.last == number - 1 and last.source == match[1] and len(last.text) < 2000 \
+                and _unfinished(last.text, match[2]):
+            last.text += " " + match[2].strip()
+            last.last = number
         else:
             found.append(_Said(number, number, match[1], match[2].strip()))
     return found
 
 
-def _unfinished(text: str) -> bool:
+def _unfinished(text: str, following: str) -> bool:
     """As the driver breaks "The NVIDIA GPU 0000:b3:00.0 / (PCI ID: …) installed in this system has / fallen off"."""
-    return text.startswith("The NVIDIA GPU ") and (text.endswith(("has", "with", "is")) or "(PCI ID" not in text)
+    if following.startswith(("Xid", "SXid", "GPU ", "The NVIDIA", "loading")):
+        return False
+    if text.startswith("The NVIDIA GPU "):
+        return not text.endswith(".") and len(text) < 400
+    return text.startswith("API mismatch") and not text.endswith(".")
 
 
 def _event(said: _Said) -> Event | None:
@@ -101,7 +107,8 @@ def _event(said: _Said) -> Event | None:
         return None
     where, device = _GPU.search(text), _ID.search(text)
     off = re.search(r"fallen off the bus.{0,120}", text)
-    message = off[0].rstrip(".") if off and where else text.rstrip(".")
+    message = off[0] if off and where else _OWN.sub("", text)
+    message = message.rstrip(".")
     return Event(said.first, message, _address(where[1]) if where else "", device[1].lower() if device else "",
                  switch=switch)
 
