@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DMIDECODE = shutil.which("dmidecode", path="/usr/sbin:/sbin:/usr/bin:/usr/local/sbin")
-KINDS = {"DDR4": 0x1A, "DDR5": 0x22, "HBM3": 0x24}
+KINDS = {"DDR4": 0x1A, "DDR5": 0x22, "DDR3": 0x18}
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,14 @@ class Block:
     last: int
 
 
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def said(value: str | None) -> str:
     """The value as one clean line; "" for what says nothing."""
     text = clean(value or "")
-    return "" if text.lower() in FILLERS or _EMPTY.match(text) else text
+    return "" if text.lower() in FILLERS or _EMPTY.match(text) or text.startswith(("<OUT OF", "<BAD")) else text
 
 
 def blocks(lines: Sequence[str]) -> list[Block]:
@@ -47,17 +51,18 @@ def blocks(lines: Sequence[str]) -> list[Block]:
         if not match:
             at += 1
             continue
-        first, indent = at + 1, len(lines[at]) - len(lines[at].lstrip())
+        first, indent = at + 1, _depth(lines[at])
         title = ""
         fields: dict[str, str] = {}
         at += 1
+        # A paste may have lost its tabs: then only a blank line or the next handle ends a structure.
+        flat = at + 1 < len(lines) and _depth(lines[at + 1]) <= indent and ":" in lines[at + 1]
         while at < len(lines) and lines[at].strip() and not _HANDLE.match(lines[at].strip()):
             line = lines[at]
-            depth = len(line) - len(line.lstrip())
             key, colon, value = line.strip().partition(":")
-            if not title and depth <= indent:
+            if not title and _depth(line) <= indent:
                 title = clean(line)
-            elif title and depth <= indent:
+            elif title and _depth(line) <= indent and not (flat and colon):
                 break                # a prompt or another tool
             elif colon:
                 fields.setdefault(key.strip(), value.strip())

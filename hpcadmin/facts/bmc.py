@@ -46,7 +46,8 @@ echo end=bmc
 FORMS = ("text",)
 _SENSOR = re.compile(r"([^|]{1,40})\|\s*([0-9A-Fa-f]{1,2})h\s*\|\s*(ok|ns|nc|cr|nr|lnc|lcr|lnr|unc|ucr|unr|us|na)\s*\|"
                      r"([^|]{0,20})\|(.{0,200})\Z")
-_EVENT = re.compile(r"\s*([0-9a-f]{1,6}) \|([^|]{1,40})\|([^|]{1,40})\|(.{1,300})\Z")
+_EVENT = re.compile(r"\s*([0-9a-f]{1,6}) \|( [0-9]{2}/[0-9]{2}/[0-9]{2,4} | ?Pre-Init ?[^|]{0,30})\|"
+                    r"([^|]{1,40})\|(.{1,300})\Z")
 _BAD = re.compile(r"failure detected|predictive failure|input lost|out-of-range|config(uration)? error|redundancy lost",
                   re.IGNORECASE)
 _DEGREES = frozenset({"nc", "cr", "nr", "lnc", "lcr", "lnr", "unc", "ucr", "unr"})

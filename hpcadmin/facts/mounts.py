@@ -26,7 +26,7 @@ echo end=mounts
 FORMS = ("text",)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _WORD = r"([^\s]{1,4096})"
-_PROC = re.compile(rf"\s{{0,40}}{_WORD} {_WORD} ([a-z0-9_.]{{1,40}}) {_WORD} [0-9] [0-9]\s*\Z")
+_PROC = re.compile(rf"\s{{0,40}}{_WORD} (/[^\s]{{0,4095}}) ([a-z0-9_.]{{1,40}}) {_WORD} [0-9] [0-9]\s*\Z")
 _MOUNT = re.compile(r"\s{0,40}([^\s]{1,4096}) on (/[^\s]{0,4096}) type ([a-z0-9_.]{1,40}) \(([^)]{0,8192})\)")
 
 
