@@ -44,15 +44,16 @@ def clean_lines(text: str) -> tuple[str, ...]:
 def documents(name: str, data: bytes) -> tuple[Document, ...]:
     """The document, or several where an XML stands inside a text: line numbers stay those of the file."""
     cut = len(data) > MAX_BYTES
-    lines = clean_lines(decode(data[:MAX_BYTES]))
+    text = decode(data[:MAX_BYTES])
+    lines, open_end = clean_lines(text), not text.endswith(("\n", "\r"))
     start = next((n for n, line in enumerate(lines) if _XML.match(line)), None)
     if start is not None:
         before = lines[:start]
-        found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut)]
+        found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut, open_end=open_end)]
         if any(line.strip() for line in before):
             found.insert(0, Document(name, "text", before, cut=cut))
         return tuple(found)
-    return (Document(name, "json" if _is_json(lines) else "text", lines, cut=cut),)
+    return (Document(name, "json" if _is_json(lines) else "text", lines, cut=cut, open_end=open_end),)
 
 
 def _is_json(lines: tuple[str, ...]) -> bool:

@@ -27,6 +27,7 @@ class Document:
     lines: tuple[str, ...] = ()
     tree: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False                # larger than the limit: what follows is not here
+    open_end: bool = False           # the last line has no line end, so that it may be a part of one
 
     @property
     def text(self) -> str:
