@@ -1,9 +1,21 @@
-"""What a matrix of link counts between GPUs says: symmetry, hives, rings, and GPUs that stand out."""
+"""What a matrix of link counts between GPUs says: symmetry, hives, rings, and GPUs or links that stand out.
+
+A fault is what contradicts the pattern of the others. Pairs and fours joined by bridges, rings and cube meshes are
+patterns too: where a GPU has no link by any of them, that may be as built.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+
+from hpcadmin.facts._base import fold_ids
+from hpcadmin.text import plural
+
+_NVLINK = re.compile(r"NV([0-9]{1,2})\Z")
+_PCIE = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
+_MAX_BRIDGE = 4                  # GPUs that one bridge joins at most
 
 Matrix = Sequence[Sequence[int | None]]      # -1 itself, 0 none, None unknown
 
@@ -49,6 +61,51 @@ def rings(links: Matrix) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
+def count(label: str) -> int | None:
+    """18 for NV18, -1 for X, 0 for a PCIe relation, None where the label does not tell."""
+    match = _NVLINK.match(label)
+    if match:
+        return int(match[1])
+    return -1 if label == "X" else 0 if label in _PCIE else None
+
+
+def complete(links: Matrix) -> bool:
+    return all(cell is not None for row in links for cell in row)
+
+
+def faulty(links: Matrix) -> tuple[int, ...]:
+    """GPUs without a link beside others that are all linked with each other, and too many, or too few for one bridge
+    of theirs alone, to be joined by a bridge."""
+    alone = _alone(links)
+    if not alone:
+        return ()
+    meshes = [part for part in parts(links) if len(part) > 1]
+    if any(not _mesh(links, part) for part in meshes):
+        return alone if len(links) == 8 and len(alone) == 1 and _cube(links, meshes) else ()
+    largest = max(map(len, meshes), default=0)
+    if largest > _MAX_BRIDGE or (largest == 3 and len(links) == 4):
+        return alone
+    return alone if len(alone) == 1 and len(meshes) > 1 and sorted(map(len, meshes)) == [
+        3, *[4] * (len(meshes) - 1)] else ()
+
+
+def _alone(links: Matrix) -> tuple[int, ...]:
+    """GPUs that have no link, for certain, while others have."""
+    total = range(len(links))
+    none = [a for a in total if all(links[a][b] == 0 and links[b][a] == 0 for b in total if b != a)]
+    return tuple(none) if 0 < len(none) < len(links) else ()
+
+
+def _mesh(links: Matrix, part: Sequence[int]) -> bool:
+    """Each linked with each; what is not known counts as linked."""
+    return all(links[a][b] is None or (links[a][b] or 0) > 0 for a in part for b in part if a != b)
+
+
+def _cube(links: Matrix, meshes: Sequence[Sequence[int]]) -> bool:
+    """Whether seven GPUs are the rest of a cube mesh of eight."""
+    return len(meshes) == 1 and len(meshes[0]) == 7
+
+
 def faults(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:
     """Links that are missing or one-sided, as sentences. names: of the GPUs; kind: "NVLink", "XGMI"."""
     for row in range(len(links)):
@@ -57,25 +114,60 @@ def faults(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:
             if there is not None and back is not None and there != back:
                 yield (f"{names[row]} has {there} {kind} links to {names[column]}, "
                        f"{names[column]} has {back} back: the matrix contradicts itself")
-    count = len(links)
-    totals = [sum(max(cell or 0, 0) for cell in row) for row in links]
-    unknown = [any(cell is None for cell in row) for row in links]
-    for index, total in enumerate(totals):
-        if total == 0 and not unknown[index] and count > 2 and sum(other > 0 for other in totals) == count - 1:
-            yield f"{names[index]} has no {kind}, its {count - 1} peers do"
-    yield from _missing_pairs(links, names, kind, totals)
+    gone = faulty(links)
+    peers = len(links) - len(gone)
+    for index in gone:
+        yield f"{names[index]} has no {kind}, its {peers} peers do"
+    for part in parts(links):
+        yield from _odd_in_mesh(links, part, names, kind)
+    yield from _odd_totals(links, names, kind)
 
 
-def _missing_pairs(links: Matrix, names: Sequence[str], kind: str, totals: Sequence[int]) -> Iterator[str]:
-    """In a mesh of all with all, the few pairs that are not linked, or with fewer links."""
-    count = len(links)
-    pairs = [(row, column, links[row][column]) for row in range(count) for column in range(row + 1, count)
-             if totals[row] and totals[column]]
+def _odd_in_mesh(links: Matrix, part: Sequence[int], names: Sequence[str], kind: str) -> Iterator[str]:
+    """In a mesh of all with all: the GPU that has fewer links to each, or the few pairs that are not linked as the
+    others are."""
+    pairs = [(a, b, links[a][b]) for place, a in enumerate(part) for b in part[place + 1:] if links[a][b] is not None]
     if len(pairs) < 3:
         return
     usual, often = Counter(value for *_, value in pairs).most_common(1)[0]
-    if not usual or often < 0.8 * len(pairs):
+    odd = [(a, b, value) for a, b, value in pairs if value != usual]
+    hub = next((gpu for gpu in part if odd and all(gpu in pair[:2] for pair in odd)
+                and len({value for *_, value in odd}) == 1 and len(odd) == len(part) - 1), None)
+    if hub is not None and len(part) > 3 and usual:
+        yield (f"{names[hub]} has {odd[0][2]} {kind} links to each of the others, which have {usual} among "
+               f"themselves")
+    elif usual and odd and often >= 0.8 * len(pairs):
+        for a, b, value in odd:
+            yield f"{names[a]} and {names[b]} have {value} {kind} links, the other pairs {usual}"
+
+
+def _odd_totals(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:
+    """In a cube mesh of eight every GPU uses all of its links: fewer on two of them is a link that is down."""
+    if len(links) != 8 or not complete(links) or not symmetric(links) or len(parts(links)) != 1 or _mesh(
+            links, range(8)):
         return
-    for row, column, value in pairs:
-        if value is not None and value != usual:
-            yield f"{names[row]} and {names[column]} have {value} {kind} links, the other pairs {usual}"
+    totals = [sum(max(cell or 0, 0) for cell in row) for row in links]
+    usual, often = Counter(totals).most_common(1)[0]
+    if 5 <= often < 8 and max(totals) == usual:
+        odd = [index for index, total in enumerate(totals) if total != usual]
+        yield (f"{' and '.join(names[index] for index in odd)} {'has' if len(odd) == 1 else 'have'} "
+               f"{', '.join(str(totals[index]) for index in odd)} {kind} links in all, the other {often} GPUs {usual}")
+
+
+def notes(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:
+    """What may be as built, and is worth a look."""
+    alone = [index for index in _alone(links) if index not in faulty(links)]
+    if alone:
+        yield (f"{', '.join(names[index] for index in alone)} {'has' if len(alone) == 1 else 'have'} no {kind}, others "
+               f"have: not fitted with a bridge, or with a dead one, cannot be told from the matrix")
+    found = [part for part in parts(links) if len(part) > 1]
+    for part in found:
+        counts = Counter(cell for a in part for cell in [links[a][b] for b in part if b > a] if cell)
+        if len(part) == 4 and len(counts) > 1 and not any(True for _ in _odd_in_mesh(links, part, names, kind)):
+            few = min(counts)
+            for a in part:
+                for b in part:
+                    if a < b and links[a][b] == few and counts[few] == 1:
+                        yield (f"{names[a]} and {names[b]} have {plural(few, f'{kind} link')}, the other joined pairs "
+                               f"{fold_ids(count for count in counts if count != few)}")
+

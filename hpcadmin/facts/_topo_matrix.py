@@ -1,0 +1,310 @@
+"""The matrix of `nvidia-smi topo -m` from its rows: what is in the text, what is cut off, and what may be a stump."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hpcadmin.errors import ParseError
+from hpcadmin.facts import _links
+from hpcadmin.facts._base import cpu_list, fold_ids, quote
+from hpcadmin.facts._topo_text import Block, Row, Tail, is_gpu
+
+_DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z][A-Za-z0-9_.-]{0,40})(?![A-Za-z0-9_.-])")
+_MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
+_ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
+_P2P = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR"})
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """labels: by row and column, as printed; what is not in the text is not in there.
+
+    count: of GPUs; None where the text does not tell. fields: columns behind the cells. legend: "nvlink" when it
+    explains NV#, "plain" when it does not, "old" in the words of drivers that knew no NVLink, "" without one.
+    """
+
+    gpus: tuple[int, ...]
+    nics: tuple[str, ...]
+    devices: tuple[str, ...]         # RDMA device of each NIC; "": not in the text
+    labels: Mapping[tuple[str, str], str]
+    tails: Mapping[str, Tail]
+    fields: int = 0
+    count: int | None = None
+    command: str = ""                # "-m", "-mp"; "": not in the text
+    legend: str = ""
+    header: bool = True
+    missing: tuple[str, ...] = ()
+    unsound: bool = False            # what is missing concerns GPUs
+    guessed: tuple[str, ...] = ()    # NICs that are named by their place alone
+    who: str = ""
+    first: int = 1
+    last: int = 1
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def label(self, row: str, column: str) -> str:
+        """Of either of the two cells; "" when neither is in the text."""
+        return self.labels.get((row, column)) or self.labels.get((column, row), "")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"GPU{number}" for number in self.gpus)
+
+    @property
+    def p2p(self) -> bool:
+        """The matrix of `topo -p2p`: what the driver allows, not how devices are connected."""
+        return any(label in _P2P for label in self.labels.values())
+
+    @property
+    def nvlink_told(self) -> bool:
+        """Whether a GPU pair without NV# has no NVLink: topo -mp leaves them out."""
+        if any(label.startswith("NV") for label in self.labels.values()):
+            return True
+        if self.command == "-mp" or self.legend == "plain":
+            return False
+        return self.command == "-m" or self.legend != "" or not self.unsound
+
+    def gpu_labels(self) -> tuple[tuple[str, ...], ...]:
+        names = self.names
+        return tuple(tuple("X" if a == b else self.label(a, b) for b in names) for a in names)
+
+    def links(self) -> list[list[int | None]] | None:
+        """Counts of NVLinks as they stand in each row; None when the text does not tell of NVLink."""
+        if not self.nvlink_told:
+            return None
+        names = self.names
+        return [[-1 if a == b else _links.count(self.labels.get((a, b)) or self.label(a, b)) for b in names]
+                for a in names]
+
+
+@dataclass
+class _Work:
+    block: Block
+    open_end: bool
+    names: list[str] = field(default_factory=list)
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    tails: dict[str, Tail] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    unsound: bool = False
+    right: bool = False              # the text is cut at its right
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def last_line(self) -> int:
+        """The last line of the text that says something."""
+        return next((number for number, text in reversed(self.block.stream) if text.strip()), 0)
+
+
+def build(block: Block, *, open_end: bool = False) -> Matrix:
+    """open_end: the text's last line has no line end. Raises ParseError when the matrix contradicts itself."""
+    work = _Work(block, open_end)
+    header = block.header
+    fields = header.tails if header.whole else max((row.tail.last() for row in block.rows), default=0)
+    gpu_rows = [row for row in block.rows if is_gpu(row.name)]
+    if header.there:
+        whole_rows = [row for row in gpu_rows if len(row.cells) == len(header.names)]
+        work.right = not header.whole if header.tails or whole_rows != gpu_rows else any(
+            row.tail.last() for row in gpu_rows)
+        work.right = work.right or (len(whole_rows) > 1 and all(row.tail.last() < fields for row in whole_rows))
+    work.names = _names(work) if header.there else _guess_names(work)
+    rows = [_placed(row, work) for row in block.rows]
+    _fill(rows, work, fields)
+    gpus = [name for name in work.names if is_gpu(name)]
+    nics = [name for name in work.names if not is_gpu(name)]
+    count = _count(gpus, nics, work)
+    _tell_missing(rows, gpus, nics, work)
+    around = [(number, text) for number, text in block.stream if block.rows[-1].end < number]
+    until = next((place for place, (number, _) in enumerate(around) if number > block.stream[block.after][0]),
+                 len(around))
+    legend, means = _legend(around[:until], nics, work)
+    before = [text for _, text in block.stream[block.before:] if _ < header.line]
+    asked = [match[1] for match in map(_ASKED.search, before) if match]
+    return Matrix(
+        gpus=tuple(int(name[3:]) for name in gpus), nics=tuple(nics),
+        devices=tuple(legend.get(nic, "" if nic.startswith("NIC") else nic) for nic in nics),
+        labels=work.labels, tails=work.tails, fields=fields, count=count,
+        command={"--matrix": "-m", "--matrix_pci": "-mp"}.get(asked[-1], asked[-1]) if asked else "", legend=means,
+        header=header.there, missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
+        first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows})
+
+
+# --- names of the columns ---------------------------------------------------------------------------------------------
+
+
+def _names(work: _Work) -> list[str]:
+    names = list(work.block.header.names)
+    rows = [row.name for row in work.block.rows]
+    if work.right and not work.block.header.tails and names[-1] not in rows and not _follows(names):
+        names.pop()                  # NIC1 may be what is left of NIC10
+    if len(set(names)) != len(names):
+        raise ParseError("a column of nvidia-smi topo -m appears twice")
+    for name in rows:
+        if name not in names:
+            if not work.right:
+                raise ParseError(f"row {quote(name)} has no column of its own")
+            names.append(name)
+    return names
+
+
+def _follows(names: Sequence[str]) -> bool:
+    """Whether the last name has the number after that of the one before it."""
+    if len(names) < 2:
+        return names[-1] == "GPU0"
+    one, two = _NUMBERED.match(names[-2]), _NUMBERED.match(names[-1])
+    if one is None or two is None:
+        return False
+    return int(two[2]) == 0 if one[1] != two[1] else int(two[2]) == int(one[2]) + 1
+
+
+def _guess_names(work: _Work) -> list[str]:
+    """Without a header: each row has its X in its own column. NVLinks go to GPUs; what has none is taken for a NIC."""
+    names = [row.name for row in work.block.rows]
+    columns = max(len(row.cells) for row in work.block.rows)
+    work.missing.append("the header is missing" + ("" if columns == len(names) else
+                        f": of {columns} columns {len(names)} are known by their rows"))
+    if columns > len(names):
+        work.unsound = True
+        linked = [place for row in work.block.rows for place, label in enumerate(row.cells)
+                  if label.startswith("NV") and place >= len(names)]
+        if is_gpu(names[-1]) and any(label.startswith("NV") for row in work.block.rows for label in row.cells):
+            names += [f"GPU{n}" for n in range(len(names), max(linked, default=-1) + 1)]
+            nics = [f"NIC{n}" for n in range(columns - len(names))]
+            if nics:
+                work.guessed = tuple(nics)
+                work.missing.append(f"columns {len(names) + 1}-{columns} are taken for NICs, as no NVLink goes there")
+            names += nics
+    return names
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def _placed(row: Row, work: _Work) -> Row:
+    """The row with the cells of which the column is certain."""
+    own = work.names.index(row.name)
+    cells = row.cells[:len(work.names)]
+    if row.shifted:
+        work.unsound = work.unsound or is_gpu(row.name)
+        work.missing.append(f"row {row.name} has {len(cells)} cells for {len(work.names)} columns")
+        cells = cells[:own + 1] if cells[own:own + 1] == ("X",) else ()
+    elif own < len(cells) and cells[own] != "X":
+        raise ParseError(f"{row.name} is connected to itself by {cells[own]}: columns are shifted")
+    return replace(row, cells=cells)
+
+
+def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
+    ends = {row.name: work.right or row.end == work.last_line or len(row.cells) < len(work.names)
+            or (is_gpu(row.name) and row.tail.last() < fields) for row in rows}
+    for row in rows:
+        for column, label in zip(work.names, row.cells, strict=False):
+            work.labels[row.name, column] = label
+    doubtful = {(row.name, work.names[len(row.cells) - 1]) for row in rows     # NV1 may be what is left of NV18
+                if ends[row.name] and row.cells and not row.goes_on and row.cells[-1].startswith("NV")}
+    for one, other in sorted(doubtful):
+        if (other, one) in doubtful or work.labels.get((other, one)) != work.labels[one, other]:
+            del work.labels[one, other]
+    sure = [row for row in rows if not ends[row.name]]
+    for row in rows:
+        if is_gpu(row.name):
+            work.tails[row.name] = _without_stump(row.tail, sure, work.right) if ends[row.name] else row.tail
+            if work.tails[row.name] != row.tail:
+                work.missing.append(f"row {row.name} may be cut in its last word")
+                work.unsound = True
+
+
+def _without_stump(tail: Tail, sure: Sequence[Row], right: bool) -> Tail:
+    """The last field of a row that may be cut in it: kept when other rows confirm it."""
+    if tail.memory not in (None, "N/A"):
+        return replace(tail, memory=None)
+    if tail.memory is None and tail.numa not in (None, "N/A"):
+        known = any((row.tail.cpus, row.tail.numa) == (tail.cpus, tail.numa) for row in sure)
+        return tail if known and not right else replace(tail, numa=None)
+    if tail.last() == 1 and tail.cpus != "N/A":
+        shapes = {shape(row.tail.cpus) for row in sure if row.tail.cpus}
+        return tail if shape(tail.cpus or "") in shapes and not right else replace(tail, cpus=None)
+    return tail
+
+
+def shape(cpus: str) -> tuple[tuple[int, int], ...]:
+    """Lengths of the ranges and where each begins, from the first on: the same for each socket of a machine."""
+    try:
+        ids = fold_ids(cpu_list(cpus, "CPU affinity")).split(",")
+    except ParseError:
+        return ()
+    spans = [(int(low), int(high or low)) for low, _, high in (span.partition("-") for span in ids if span)]
+    return tuple((high - low + 1, low - spans[0][0]) for low, high in spans)
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+def _count(gpus: Sequence[str], nics: Sequence[str], work: _Work) -> int | None:
+    """None where the header is cut among the GPUs and nothing shows that the last row is that of the last GPU."""
+    ended = bool(nics) or work.block.rows[-1].end != work.last_line
+    if work.right and not work.block.header.tails and not ended:
+        work.missing.append(f"the header is cut after {gpus[-1] if gpus else 'its beginning'}: there may be more GPUs")
+        work.unsound = True
+        return None
+    if not work.block.header.there and work.unsound and not nics:
+        return None
+    return len(gpus)
+
+
+def _tell_missing(rows: Sequence[Row], gpus: Sequence[str], nics: Sequence[str], work: _Work) -> None:
+    there = {row.name: row for row in rows}
+    for kind, names in (("GPU", gpus), ("NIC", nics)):
+        gone = [name for name in names if name not in there]
+        if gone:
+            work.missing.append(f"{'rows' if len(gone) > 1 else 'row'} {listed(gone)} "
+                                f"{'are' if len(gone) > 1 else 'is'} missing")
+            work.unsound = work.unsound or kind == "GPU"
+    if work.right:
+        work.missing.append("the text is cut at its right: the ends of its lines are missing")
+        work.unsound = True
+        return
+    for row in rows:
+        if row.more:
+            work.missing.append(f"row {row.name} has {row.more} cells more than the header has columns")
+        elif len(row.cells) < len(work.names) and not row.shifted:
+            after = f"after column {work.names[len(row.cells) - 1]}" if row.cells else "at its beginning"
+            work.missing.append(f"row {row.name} is cut {after}")
+            work.unsound = work.unsound or is_gpu(row.name)
+        elif is_gpu(row.name) and work.tails[row.name].cpus is None:
+            work.missing.append(f"row {row.name}: its CPU affinity is cut or cannot be told from other fields")
+            work.unsound = True
+
+
+def listed(names: Sequence[str]) -> str:
+    """GPU1-GPU7 for names that follow one another."""
+    parts: list[list[str]] = []
+    for name in names:
+        if parts and _follows([parts[-1][-1], name]) and _NUMBERED.sub(r"\1", name) == _NUMBERED.sub(
+                r"\1", parts[-1][-1]):
+            parts[-1].append(name)
+        else:
+            parts.append([name])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(part) for part in parts)
+
+
+def _legend(lines: Sequence[tuple[int, str]], nics: Sequence[str], work: _Work) -> tuple[dict[str, str], str]:
+    """(device of each NIC, what kind of legend it is)."""
+    devices: dict[str, str] = {}
+    kinds: set[str] = set()
+    old = False
+    for number, text in lines:
+        match = _MEANS.match(text)
+        if match:
+            kinds.add(match[1])
+            old = old or "Path traverses" in text
+        if "NIC" not in text or not text.lstrip(" \t-*").startswith("NIC"):
+            continue
+        for nic, device in _DEVICE_OF.findall(text):
+            stump = work.open_end and number == work.last_line and text.rstrip().endswith(device) and not _follows(
+                [devices.get(f"NIC{int(nic[3:]) - 1}", ""), device])
+            if nic in nics and not stump:
+                devices.setdefault(nic, device)
+    twice = {device for device in devices.values() if list(devices.values()).count(device) > 1}
+    devices = {nic: device for nic, device in devices.items() if device not in twice}
+    return devices, "" if not kinds - {"X"} else "nvlink" if "NV#" in kinds else "old" if old else "plain"
