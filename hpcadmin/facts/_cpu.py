@@ -52,8 +52,8 @@ def from_topology(topology: CpuTopology, numa: Collection[NumaNode], problems: l
 
 def _l3(topology: CpuTopology) -> tuple[tuple[int, ...], ...]:
     online = frozenset(topology.online)
-    found = {frozenset(line.l3) & online for line in topology.cpus if line.l3}
-    return tuple(sorted((tuple(sorted(cpus)) for cpus in found), key=min))
+    found = {frozenset(ids) & online for ids in {line.l3 for line in topology.cpus if line.l3}}
+    return tuple(sorted((tuple(sorted(cpus)) for cpus in found if cpus), key=min))
 
 
 def _packages(topology: CpuTopology, problems: list[str]) -> dict[int, Cpus]:
@@ -99,7 +99,7 @@ def _shared(topology: CpuTopology, online: Cpus) -> list[Cpus]:
         for kind, number in (("die", line.die), ("cluster", line.cluster)):
             if number is not None:
                 groups.setdefault((kind, line.package, number), set()).add(line.cpu)
-    caches = {frozenset(ids) & online for line in topology.cpus for ids in (line.l3, *line.groups) if ids}
+    caches = {frozenset(ids) & online for ids in {ids for line in topology.cpus for ids in (line.l3, *line.groups)}}
     return [*map(frozenset, groups.values()), *caches]
 
 

@@ -180,7 +180,9 @@ def json_block(text: str) -> Block | None:
     brace, cut = text.rfind("{", 0, start), False
     try:
         data = json.JSONDecoder().raw_decode(text, brace)[0] if brace >= 0 else None
-        pairs = _flatten(data["lscpu"]) if isinstance(data, dict) else []
+        if not isinstance(data, dict) or "lscpu" not in data:
+            return None              # a word in another tool's JSON
+        pairs = _flatten(data["lscpu"])
     except (ValueError, RecursionError):
         pairs, cut = [(match[1], match[2] or "") for match in _PAIR.finditer(text, start)], True
     block = Block(text.count("\n", 0, start) + 1, text.count("\n"), json=True, cut=cut)

@@ -4,12 +4,12 @@ as far as the others agree."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import MAX_CPU, clean, cpu_list, fold_ids, maybe_integer
-from hpcadmin.facts.cpu_topology import CpuLine, CpuTopology
+from hpcadmin.facts._base import MAX_CPU, clean, cpu_list, fold_ids, maybe_integer, quote
+from hpcadmin.facts.cpu_topology import MAX_IDS, CpuLine, CpuTopology
 from hpcadmin.model import NumaNode
 
 CPU = "sys/devices/system/cpu"
@@ -85,6 +85,8 @@ class Sysfs:
     nodes: dict[int, dict[str, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    _read: dict[str, Cpus | None] = field(default_factory=dict)    # masks and lists by their text: many CPUs have one
+    _total: int = 0
 
     def __post_init__(self) -> None:
         for path, text in self.files.items():
@@ -112,19 +114,27 @@ class Sysfs:
     def both(self, files: Mapping[str, str], names: Iterable[tuple[str, str]], where: str) -> Cpus | None:
         """The CPUs that a mask and its list beside it name; the mask where they differ, as hwloc reads that."""
         for mask_name, list_name in names:
-            mask = cpu_mask(files[mask_name]) if mask_name in files else None
+            mask = self._once(files[mask_name], cpu_mask) if mask_name in files else None
             listed: Cpus | None = None
             if list_name in files:
-                try:
-                    listed = frozenset(cpu_list(files[list_name], list_name))
-                except ParseError as exc:
-                    self.problems.append(f"{where}: {exc.what}")
+                listed = self._once(files[list_name], _listed)
+                if listed is None:
+                    self.problems.append(f"{where}: {list_name} cannot be read: {quote(files[list_name])}")
             if mask is not None and listed is not None and mask != listed:
                 self.problems.append(f"{where}: {mask_name} ({fold_ids(mask) or 'none'}) contradicts {list_name} "
                                      f"({fold_ids(listed) or 'none'})")
             if mask is not None or listed is not None:
                 return mask if mask is not None else listed
         return None
+
+    def _once(self, text: str, parse: Callable[[str], Cpus | None]) -> Cpus | None:
+        key = f"{parse.__name__} {text}"
+        if key not in self._read:
+            found = self._read[key] = parse(text)
+            self._total += len(found or ())
+            if self._total > MAX_IDS:
+                raise ParseError("the lists of CPUs in the dump are longer than those of any machine")
+        return self._read[key]
 
     # --- what is on line ------------------------------------------------------------------------------------------
 
@@ -151,29 +161,33 @@ class Sysfs:
         self._packages(online)
         caches = self._caches(online)
         lines = []
+        tuples = {each: tuple(sorted(each)) for own in caches.values() for _, each in own}
+        tuples |= {each: tuple(sorted(each)) for each in cores.values()}
         for cpu in sorted(online):
             files = _topology(self.cpus[cpu])
-            groups = tuple(tuple(sorted(each)) for level, each in caches.get(cpu, ()) if level != 3)
+            groups = tuple(tuples[each] for level, each in caches.get(cpu, ()) if level != 3)
             l3 = next((each for level, each in caches.get(cpu, ()) if level == 3), frozenset())
             lines.append(CpuLine(
                 cpu, _id(files.get("physical_package_id")), _id(files.get("die_id")), _id(files.get("cluster_id")),
-                _id(files.get("core_id")), tuple(sorted(cores.get(cpu, frozenset({cpu})))), tuple(sorted(l3)), groups))
+                _id(files.get("core_id")), tuples[cores[cpu]] if cpu in cores else (cpu,), tuples.get(l3, ()), groups))
         offline = tuple(sorted((self.present() - online) & (frozenset(self.cpus) or self.present())))
         return CpuTopology(tuple(sorted(online)), offline, tuple(lines))
 
     def _agreed(self, online: Cpus, what: str, names: Iterable[tuple[str, str]]) -> dict[int, Cpus]:
         """Each CPU's set, where every member of it names the same; what does not is a contradiction."""
         told: dict[int, Cpus] = {}
+        by: dict[Cpus, set[int]] = {}
+        cut: dict[Cpus, Cpus] = {}
         for cpu in sorted(online):
             found = self.both(_topology(self.cpus[cpu]), names, f"cpu{cpu}")
             if found is not None:
-                told[cpu] = found & online
-        wrong = sorted(cpu for cpu, members in told.items()
-                       if cpu not in members or any(told.get(member) != members for member in members))
+                told[cpu] = cut.setdefault(found, found & online)
+                by.setdefault(told[cpu], set()).add(cpu)
+        wrong = sorted(((cpus, members) for members, cpus in by.items() if members != cpus),
+                       key=lambda each: (len(each[0]), min(each[0])))
         if wrong:
-            self.broken.append(
-                f"contradicting topology masks: the {what} of CPUs {fold_ids(wrong)} do not agree "
-                f"(cpu{wrong[0]} says {fold_ids(told[wrong[0]]) or 'none'})")
+            each = "; ".join(f"CPUs {fold_ids(cpus)} name {fold_ids(members) or 'none'}" for cpus, members in wrong[:3])
+            self.broken.append(f"contradicting topology masks: the {what} do not agree ({each})")
         return told
 
     def _packages(self, online: Cpus) -> None:
@@ -185,11 +199,12 @@ class Sysfs:
         if self.broken or None in by_id:
             return
         for number, members in by_id.items():
-            spilled = {cpu for cpu in members if cpu in told and not told[cpu] <= members}
+            masks = {told[cpu] for cpu in members if cpu in told}
+            spilled = {min(mask & members) for mask in masks if not mask <= members}
             if spilled:
                 self.broken.append(f"contradicting topology masks: package {number} is CPUs {fold_ids(members)} by its "
                                    f"id, {fold_ids(told[min(spilled)])} by the mask of cpu{min(spilled)}")
-            elif any(told.get(cpu, frozenset(members)) != members for cpu in members):
+            elif any(mask != members for mask in masks):
                 self.problems.append(f"package {number}: its masks name parts of it only; its id holds "
                                      f"CPUs {fold_ids(members)} together")
 
@@ -208,6 +223,7 @@ class Sysfs:
     def _caches(self, online: Cpus) -> dict[int, list[tuple[int, Cpus]]]:
         """(level, CPUs) of each CPU's unified and data caches. One that its lowest CPU does not name is left out."""
         told: dict[int, list[tuple[int, Cpus]]] = {}
+        cut: dict[Cpus, Cpus] = {}
         for cpu in online:
             files = self.cpus[cpu]
             for name in [name for name in files if name.endswith("/level")]:
@@ -219,8 +235,8 @@ class Sysfs:
                 here = {key.removeprefix(folder): files[key] for key in (
                     f"{folder}shared_cpu_map", f"{folder}shared_cpu_list") if key in files}
                 found = self.both(here, (("shared_cpu_map", "shared_cpu_list"),), f"cpu{cpu} L{level} cache")
-                if found is not None and found & online:
-                    told.setdefault(cpu, []).append((level, found & online))
+                if found is not None and cut.setdefault(found, found & online):
+                    told.setdefault(cpu, []).append((level, cut[found]))
         kept: dict[int, list[tuple[int, Cpus]]] = {}
         wrong = []
         for cpu, caches in told.items():
@@ -287,6 +303,13 @@ class Sysfs:
         except ParseError as exc:
             self.problems.append(exc.what)
             return None
+
+
+def _listed(text: str) -> Cpus | None:
+    try:
+        return frozenset(cpu_list(text, "list"))
+    except ParseError:
+        return None
 
 
 def _topology(files: Mapping[str, str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ done
 cd $c && grep -s . cpu[0-9]*/topology/thread_siblings_list /dev/null
 echo end=cpu
 """
+MAX_IDS = 4_000_000      # in all lists of one node together
 _SIBLINGS = re.compile(r"cpu([0-9]{1,5})/topology/thread_siblings_list:([0-9,-]{1,4000})\Z")
 
 
@@ -64,18 +65,25 @@ def parse(text: str) -> CpuTopology:
     lists: dict[str, tuple[int, ...]] = {}
     found: dict[int, CpuLine] = {}
     siblings: dict[int, tuple[int, ...]] = {}
+    total = 0
+    known: dict[str, tuple[int, ...]] = {}           # lists by their text: many CPUs share one
     for line in lines[:-1]:
         words = line.split()
         match = _SIBLINGS.match(line)
         if match:
             siblings[integer(match[1], "CPU id", high=MAX_CPU)] = cpu_list(match[2], "thread_siblings_list")
+            total += len(siblings[int(match[1])])
         elif words[0] in ("online", "offline", "possible") and len(words) == 2:
             lists[words[0]] = () if words[1] == "-" else cpu_list(words[1], words[0])
         elif words[0] == "cpu" and len(words) == 7:
-            entry = _cpu(words)
+            before = len(known)
+            entry = _cpu(words, known)
+            total += len(entry.l3) if len(known) > before else 0
             found[entry.cpu] = entry
         else:
             raise ParseError(f"{quote(line)} is not a line of the CPU topology")
+        if total > MAX_IDS:
+            raise ParseError("the lists of CPUs are longer than those of any machine")
     online = lists.get("online") or tuple(sorted(found.keys() & siblings.keys()))
     if not online:
         raise ParseError("no CPU is online")
@@ -86,9 +94,11 @@ def parse(text: str) -> CpuTopology:
     return CpuTopology(online, offline, tuple(replace(found[cpu], siblings=siblings[cpu]) for cpu in online))
 
 
-def _cpu(words: list[str]) -> CpuLine:
+def _cpu(words: list[str], known: dict[str, tuple[int, ...]]) -> CpuLine:
     package, die, cluster, core = (_id(word) for word in words[2:6])
-    l3 = () if words[6] == "-" else cpu_list(words[6], "shared_cpu_list")
+    l3 = known.get(words[6])
+    if l3 is None:
+        l3 = known[words[6]] = () if words[6] == "-" else cpu_list(words[6], "shared_cpu_list")
     return CpuLine(integer(words[1], "CPU id", high=MAX_CPU), package, die, cluster, core, l3=l3)
 
 

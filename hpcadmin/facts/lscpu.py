@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _lscpu_table
 from hpcadmin.facts._base import clean, cpu_list, fold_ids, lines_of
+from hpcadmin.facts._lscpu_counts import Work, counts, no_packages
 from hpcadmin.facts._lscpu_text import Block, blocks, json_block, number_in
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts.cpu_topology import CpuTopology
@@ -36,25 +37,12 @@ class Lscpu:
     topology: CpuTopology | None = None      # of a table of CPUs printed below (-p) or alone
 
 
-@dataclass
-class _Work:
-    """What was understood of a block, and what is to be said of it."""
-
-    block: Block
-    findings: list[Finding] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    known: dict[str, object] = field(default_factory=dict)
-
-    def say(self, what: str, key: str = "", *, note: bool = False) -> None:
-        self.findings.append(Finding(what, self.block.line_of(key), note))
-
-
 def parse(text: str) -> Lscpu:
     """What our own probe asked for: a whole output in the C locale."""
     found = [block for block in blocks(lines_of(text, "lscpu")) if "cpus" in block.values]
     if not found or not found[0].values.keys() & {"threads", "sockets", "nodes"}:
         raise ParseError("not the output of lscpu, or cut off: no line CPU(s), or nothing about threads and sockets")
-    work = _Work(found[0])
+    work = Work(found[0])
     value = _value(work)
     cut = next((what for what in work.missing if "cut off" in what), None)
     if cut:
@@ -80,7 +68,7 @@ def read(document: Document) -> tuple[Reading, ...]:
 
 
 def _reading(block: Block, last: int) -> Reading:
-    work = _Work(block)
+    work = Work(block)
     value = _value(work)
     known = {
         "sockets": value.sockets, "cores_per_socket": value.cores_per_socket,
@@ -114,12 +102,13 @@ def _known_numa(value: Lscpu, block: Block) -> dict[str, object]:
 # --- what a block says ----------------------------------------------------------------------------------------------
 
 
-def _value(work: _Work) -> Lscpu:
+def _value(work: Work) -> Lscpu:
     block = work.block
     values = block.values
     online, offline = _list(work, "online"), _list(work, "offline")
     numa = _numa(work)
-    sockets, cores, threads = _counts(work, online)
+    sockets, cores, threads = counts(work, online)
+    _drop_cut_node(work, numa, online)
     table = _table(work, threads)
     if table is not None and not online:
         online, offline = table.online, table.offline
@@ -134,7 +123,7 @@ def _value(work: _Work) -> Lscpu:
         threads_per_core=threads, numa=numa or None, hypervisor=clean(hypervisor), topology=table)
 
 
-def _list(work: _Work, key: str) -> tuple[int, ...]:
+def _list(work: Work, key: str) -> tuple[int, ...]:
     text = work.block.values.get(key, "")
     if text in ("", "-"):
         return ()
@@ -145,7 +134,7 @@ def _list(work: _Work, key: str) -> tuple[int, ...]:
         return ()
 
 
-def _numa(work: _Work) -> dict[int, tuple[int, ...]]:
+def _numa(work: Work) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     bad = False
     for node, (text, line) in sorted(work.block.numa.items()):
@@ -162,99 +151,18 @@ def _numa(work: _Work) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _counts(work: _Work, online: tuple[int, ...]) -> tuple[int | None, int | None, int | None]:
-    """Sockets, cores per socket and threads per core as far as they are sure."""
-    block = work.block
-    sockets, cores, threads = (block.one(key) for key in ("sockets", "cores", "threads"))
-    if block.values.keys() & {"books", "drawers", "sockets_per_book", "books_per_drawer"}:
-        return _mainframe(work, threads, len(online))
-    if len(block.models) > 1:
-        return _hybrid(work, online)
-    if block.values.get("sockets") == "-" or ("clusters" in block.values and sockets is None):
-        work.say("the kernel names no sockets, only clusters: sockets are unknown", "sockets")
-    if _no_packages(block):
-        work.say(f"{sockets or '?'} sockets of {cores or '?'} cores are printed, but socket ids are unknown (\"-\" in "
-                 "the table below): sockets are undetermined", "sockets")
-        work.known |= {"sockets_printed": sockets, "cores_per_socket_printed": cores,
-                       "cores_total": sockets * cores if sockets and cores else None}
-        return None, None, threads
-    count = len(online) or number_in(block.values.get("cpus"))
-    if sockets and cores and threads and count:
-        product = sockets * cores * threads
-        if product != count:
-            work.say(f"{sockets} sockets x {cores} cores x {threads} threads are {product}, but {count} CPUs are "
-                     "online: contradictory (uneven cores or sockets, or CPUs offline)", "cores")
-            return sockets, None, None
-        work.known["cores_total"] = sockets * cores
-        if cores == 1 and sockets > 2:
-            l3 = block.values.get("l3", "")
-            shared = " that share one L3" if "(1 instance" in l3 else ""
-            work.say(f"{sockets} sockets of one core{shared}: the made-up topology of a virtual machine", "sockets",
-                     note=True)
-    return sockets, cores, threads
+def _drop_cut_node(work: Work, numa: dict[int, tuple[int, ...]], online: tuple[int, ...]) -> None:
+    """The list that ends the text is cut off when it and the others leave CPUs out: "…,13" and "…,1" both are lists."""
+    last = next((node for node, (_, line) in work.block.numa.items() if line == work.block.last), None)
+    if last is None or work.block.tables or not numa.get(last):
+        return
+    if set(online) - {cpu for cpus in numa.values() for cpu in cpus}:
+        del numa[last]
+        work.missing.append(f"NUMA node {last} is cut off: it ends the text, and some CPUs would be in no node")
 
 
-def _no_packages(block: Block) -> bool:
-    columns = [table.column("socket") for table in block.tables]
-    return any(column and all(text in ("-", "") for text in column) for column in columns)
-
-
-def _mainframe(work: _Work, threads: int | None, online: int) -> tuple[int | None, int | None, int | None]:
-    """s390: the printed hierarchy is the machine's, the partition has a part of it."""
-    block = work.block
-    steps = [(name, block.one(key)) for name, key in (
-        ("cores/socket", "cores"), ("sockets/book", "sockets_per_book"), ("books/drawer", "books_per_drawer"),
-        ("sockets", "sockets"), ("books", "books"), ("drawers", "drawers"))]
-    told = [(name, count) for name, count in steps if count is not None]
-    total = 1
-    for _, count in told:
-        total *= count
-    count = online or number_in(block.values.get("cpus")) or 0
-    printed = ", ".join(f"{count} {name}" for name, count in told)
-    work.known["sockets_printed"] = printed
-    used = _sockets_used(block)
-    shown = f"; in sockets of {', '.join(map(str, used))} CPUs" if used else ""
-    work.say(f"the printed hierarchy of books and drawers ({printed}: {total} cores) is the machine's, this partition "
-             f"has {count} CPUs{shown}: sockets are undetermined", "cores")
-    if threads:
-        work.known["cores_total"] = count // threads
-    if used:
-        work.known["sockets_used"] = used
-    return None, None, threads
-
-
-def _sockets_used(block: Block) -> list[int]:
-    column = block.tables[0].column("socket") if block.tables else None
-    seen: dict[str, int] = {}
-    for text in column or ():
-        seen[text] = seen.get(text, 0) + 1
-    return list(seen.values())
-
-
-def _hybrid(work: _Work, online: tuple[int, ...]) -> tuple[int | None, int | None, int | None]:
-    """A block for each kind of core: each with counts of its own, which add up."""
-    models = work.block.models
-    cores = [number_in(model.get("cores")) for model in models]
-    threads = {number_in(model.get("threads")) for model in models}
-    sockets = {number_in(model.get("sockets")) for model in models}
-    kinds = ", ".join(f"{count or '?'} {clean(model.get('model', '?'), 60)}"
-                      for model, count in zip(models, cores, strict=True))
-    work.say(f"heterogeneous: {len(models)} core types ({kinds}); cores per socket are not one number", "model")
-    work.known["clusters"] = [{"model": clean(model.get("model", "")), "cores": count}
-                              for model, count in zip(models, cores, strict=True)]
-    same_threads = threads.pop() if len(threads) == 1 else None
-    same_sockets = sockets.pop() if len(sockets) == 1 else None
-    if None not in cores:
-        total = sum(count or 0 for count in cores) * (same_sockets or 1)
-        work.known["cores_total"] = total
-        if same_threads and online and total * same_threads != len(online):
-            work.say(f"the core types add up to {total} cores of {same_threads} threads, but {len(online)} CPUs are "
-                     "online: contradictory", "cores")
-    return same_sockets, None, same_threads
-
-
-def _table(work: _Work, threads: int | None) -> CpuTopology | None:
-    if not work.block.tables or _no_packages(work.block):
+def _table(work: Work, threads: int | None) -> CpuTopology | None:
+    if not work.block.tables or no_packages(work.block):
         return None
     found, why = _lscpu_table.topology(work.block.tables[0], threads)
     if why:
@@ -262,7 +170,7 @@ def _table(work: _Work, threads: int | None) -> CpuTopology | None:
     return None if work.block.models else found
 
 
-def _check_numa(work: _Work, numa: Mapping[int, tuple[int, ...]], online: tuple[int, ...]) -> None:
+def _check_numa(work: Work, numa: Mapping[int, tuple[int, ...]], online: tuple[int, ...]) -> None:
     if not numa:
         return
     empty = [node for node, cpus in numa.items() if not cpus]
@@ -287,7 +195,7 @@ def _check_numa(work: _Work, numa: Mapping[int, tuple[int, ...]], online: tuple[
         work.say(f"NUMA node {fold_ids(gaps)} is missing among {len(filled)} NUMA nodes", "nodes")
 
 
-def _check_completeness(work: _Work, numa: bool) -> None:
+def _check_completeness(work: Work, numa: bool) -> None:
     block = work.block
     names = {"cpus": "the number of CPUs", "threads": "threads per core", "cores": "cores per socket",
              "sockets": "sockets"}
