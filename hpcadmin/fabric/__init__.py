@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hpcadmin.fabric.dump import Device, Devices, Dump, devices_of
+from hpcadmin.fabric.dump import Device, Devices, Dump, Ends, Line, devices_of
 from hpcadmin.fabric.faults import Fault, faults
 from hpcadmin.fabric.names import host_of, is_aggregation, is_generic, switch_name
 from hpcadmin.fabric.tree import left_out, rails, slurm_tree, topology_conf, units, with_levels
@@ -31,27 +31,27 @@ def build(dumps: Sequence[Dump], nodes: Sequence[Node] = ()) -> tuple[Fabric, ..
             own += from_neighbours(nodes)
         if own:
             devices = devices_of(own)
-            fabric = join_nodes(fabric_of(devices, kind, own), nodes)
+            fabric = join_nodes(fabric_of(devices, kind), nodes)
             told = [fault.what for fault in faults(fabric) if not fault.note]
             found.append(replace(fabric, problems=tuple(dict.fromkeys([*fabric.problems, *told]))))
     return tuple(found)
 
 
-def fabric_of(devices: Devices, kind: str = "infiniband", dumps: Sequence[Dump] = ()) -> Fabric:
-    names = _names(devices)
-    fabric = Fabric(kind, tuple(_device(device, name, devices, names)
-                                for device, name in zip(devices.items, names, strict=True)),
-                    problems=tuple(devices.contradictions))
-    levels = {name: level for dump in dumps for name, level in dump.levels}
-    return with_levels(fabric, levels)
+def fabric_of(devices: Devices, kind: str = "infiniband") -> Fabric:
+    names = _names(devices, kind)
+    return with_levels(Fabric(kind, tuple(_device(device, name, devices, names, kind)
+                                          for device, name in zip(devices.items, names, strict=True)),
+                              problems=tuple(devices.contradictions)))
 
 
-def _names(devices: Devices) -> list[str]:
-    """A name for each, none twice."""
+def _names(devices: Devices, kind: str) -> list[str]:
+    """A name for each, none twice. On Ethernet every device has a name, and a host is one with many ports."""
     names = []
     for device in devices.items:
         guid = _guid(device)
-        if device.kind == "ca":
+        if kind == "ethernet":
+            names.append(device.description or guid or "device")
+        elif device.kind == "ca":
             host, adapter = host_of(device.description)
             names.append(f"{host} {adapter}".strip() if host else f"ca-{guid}" if guid else device.description or "ca")
         else:
@@ -69,8 +69,10 @@ def _guid(device: Device) -> str:
     return device.guid or min(device.guids, default="")
 
 
-def _device(device: Device, name: str, devices: Devices, names: list[str]) -> FabricDevice:
-    host, adapter = host_of(device.description) if device.kind == "ca" else ("", "")
+def _device(device: Device, name: str, devices: Devices, names: list[str], kind: str) -> FabricDevice:
+    host, adapter = host_of(device.description) if device.kind == "ca" and kind == "infiniband" else ("", "")
+    if kind == "ethernet" and device.kind == "ca":
+        host = device.description.partition(".")[0]
     ports = tuple(SwitchPort(
         number=port.number, name=port.name, peer="" if port.peer is None else names[port.peer],
         peer_guid="" if port.peer is None else _guid(devices.items[port.peer]), peer_port=port.peer_port,
@@ -107,18 +109,12 @@ def join_nodes(fabric: Fabric, nodes: Iterable[Node]) -> Fabric:
 
 def from_neighbours(nodes: Iterable[Node]) -> list[Dump]:
     """What the nodes see by LLDP."""
-    from hpcadmin.fabric.dump import End, Line  # noqa: PLC0415
-    numbers: dict[tuple[str, str], int] = {}
-    count: Counter[str] = Counter()
-
-    def end(device: str, port: str, kind: str) -> End:
-        if (device, port) not in numbers:
-            count[device] += 1
-            numbers[device, port] = count[device]
-        return End(numbers[device, port], kind, description=device, port_name=port)
-
-    lines = tuple(Line(end(node.name, own, "ca"), end(neighbour, port, "switch"))
-                  for node in nodes for own, neighbour, port in node.neighbours)
+    nodes = list(nodes)
+    names = {name: node.name for node in nodes for name in (node.name, node.hostname) if name}
+    ends = Ends()
+    lines = tuple(Line(ends.end(node.name, own, "ca"),
+                       ends.end(names.get(neighbour, neighbour), port, "ca" if neighbour in names else "switch"))
+                  for node in nodes for own, neighbour, port in node.neighbours if neighbour)
     return [Dump("lldp", lines=lines, fabric="ethernet")] if lines else []
 
 

@@ -51,7 +51,17 @@ class Dump:
     blocks: tuple[tuple[End, int], ...] = ()     # with the line
     lines: tuple[Line, ...] = ()
     fabric: str = "infiniband"
-    levels: tuple[tuple[str, int], ...] = ()     # device by description and level, where the tool itself tells them
+
+
+class Ends:
+    """Ports of Ethernet devices, numbered as they come: swp1s3 is no number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, dict[str, int]] = {}
+
+    def end(self, device: str, port: str, kind: str) -> End:
+        own = self.numbers.setdefault(device, {})
+        return End(own.setdefault(port, len(own) + 1), kind, description=device, port_name=port)
 
 
 @dataclass

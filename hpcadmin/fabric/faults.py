@@ -151,7 +151,8 @@ def missing_leaves(view: View) -> Iterator[Fault]:
         unit = next(unit for unit in view.units if unit.label == label)
         called = f": {some(names)} is not there" if names[0] else ""
         yield Fault(f"unit {label}: {plural(len(unit.nodes), 'node')} on only "
-                    f"{plural(len(unit.leaves), 'leaf', 'leaves')}, those of other units on {usual[0][0]}: missing leaf{called}", device=unit.leaves[0])
+                    f"{plural(len(unit.leaves), 'leaf', 'leaves')}, those of other units on "
+                    f"{usual[0][0]}: missing leaf{called}", device=unit.leaves[0])
 
 
 def missing_cables(view: View) -> Iterator[Fault]:
@@ -184,8 +185,8 @@ def wrong_unit(view: View) -> Iterator[Fault]:
     for cable in view.cables:
         if unit_of[cable.leaf] != home[cable.host]:
             yield Fault(f"{cable.host} {cable.adapter}".strip() + f" hangs on leaf {view.short[cable.leaf]} port "
-                        f"{cable.port_name or cable.port} of unit {unit_of[cable.leaf]}, the node's other cables are in "
-                        f"unit {home[cable.host]}", device=cable.leaf, port=cable.port)
+                        f"{cable.port_name or cable.port} of unit {unit_of[cable.leaf]}, the node's other cables are "
+                        f"in unit {home[cable.host]}", device=cable.leaf, port=cable.port)
 
 
 # --- switches -------------------------------------------------------------------------------------------------------
@@ -215,7 +216,8 @@ def uneven_uplinks(view: View) -> Iterator[Fault]:
         if 2 * often > len(found):
             names = [f"{short[name]} ({links} to {switches})" for name, (links, switches) in sorted(odd.items())]
             many = plural(len(found), what, "leaves" if level == 1 else None)
-            yield Fault(f"uplinks are uneven: {len(odd)} of {many} have not {usual[0]} cables to {usual[1]} switches above: {some(names)}", device=min(odd))
+            yield Fault(f"uplinks are uneven: {len(odd)} of {many} have not {usual[0]} cables to "
+                        f"{usual[1]} switches above: {some(names)}", device=min(odd))
         else:
             names = [f"{links} from {short[name]}" for name, (links, _) in sorted(found.items())]
             yield Fault(f"uplinks are uneven: {some(names)}", device=min(odd))

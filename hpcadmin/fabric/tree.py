@@ -49,13 +49,9 @@ class TreeSwitch:
         return f"SwitchName={self.name} {below}"
 
 
-def with_levels(fabric: Fabric, told: dict[str, int] | None = None) -> Fabric:
+def with_levels(fabric: Fabric) -> Fabric:
     """Leaves are the switches with hosts; above them every level is one cable further away. A spine with a few hosts
-    (a manager, a gateway) is none: it has far fewer than the switches around it. told: where the dump itself says."""
-    if told:
-        return replace(fabric, devices=tuple(
-            replace(device, level=told.get(device.name)) if device.kind == "switch" else device
-            for device in fabric.devices))
+    (a manager, a gateway) is none: it has far fewer than the switches around it."""
     by_name = {device.name: device for device in fabric.devices}
     around = {switch.name: _switches_around(switch, by_name) for switch in fabric.switches}
     real = {switch.name: _hosts_on(switch, by_name, services=False) for switch in fabric.switches}

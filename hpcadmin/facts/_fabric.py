@@ -21,7 +21,7 @@ _RATES = {"SDR": 2, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR
 
 def fabric_reading(dump: Dump, first: int, last: int, unread: list[tuple[int, str]]) -> Reading:
     devices = devices_of([dump])
-    fabric = fabric_of(devices, dump.fabric, [dump])
+    fabric = fabric_of(devices, dump.fabric)
     last = max([last, *(number for number, _ in unread)])
     found = faults(fabric)
     lines = {(device.name, number): port.line for device, told in zip(fabric.devices, devices.items, strict=True)

@@ -1,4 +1,4 @@
-"""RDMA devices as ibstat, ibstatus, ibv_devinfo, ibdev2netdev and /sys tell them to people: one record, one judgement."""
+"""RDMA devices as ibstat, ibstatus, ibv_devinfo, ibdev2netdev and /sys tell them: one record, one judgement."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from hpcadmin.facts._hca import Hca, HcaPort, by_node, rdma
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("text",)
-_LINE = re.compile(r"(?:(?P<pci>[0-9a-fA-F:.]{7,16})\s{1,20})?(?P<name>[A-Za-z0-9_-]{1,40})\s{1,20}(?:\((?P<kind>MT[0-9]{1,6})"
-                   r"(?P<words>[^()]{0,80})\)(?P<card>.{0,200}?)\s{1,10}fw\s{1,10}(?P<fw>[0-9.]{1,30})\s{1,20})?"
+_LINE = re.compile(r"(?:(?P<pci>[0-9a-fA-F:.]{7,16})\s{1,20})?(?P<name>[A-Za-z0-9_-]{1,40})\s{1,20}"
+                   r"(?:\((?P<kind>MT[0-9]{1,6})(?P<words>[^()]{0,80})\)(?P<card>.{0,200}?)\s{1,10}fw\s{1,10}(?P<fw>[0-9.]{1,30})\s{1,20})?"
                    r"port\s{1,10}(?P<port>[0-9]{1,3})\s{1,10}(?:\((?P<state>[A-Za-z]{1,12})\s{0,10}\)\s{1,10})?==>"
                    r"(?:\s{0,10}(?P<net>[^\s()]{1,64}))?\s{0,10}(?:\((?P<up>Up|Down)\))?\s{0,10}\Z")
 _RDMA = re.compile(r"(?:[0-9]{1,4}: )?link (?P<name>[A-Za-z0-9_-]{1,40})/(?P<port>[0-9]{1,3}) (?P<rest>.{1,300})\Z")
@@ -33,7 +33,8 @@ def read(document: Document) -> tuple[Reading, ...]:
         if not text or len(text) > 600:
             continue
         if "==>" in text and (match := _LINE.search(text)):
-            port = HcaPort(int(match["port"]), number, state=(match["state"] or "").upper(), netdev=clean(match["net"] or ""))
+            port = HcaPort(int(match["port"]), number, state=(match["state"] or "").upper(),
+                           netdev=clean(match["net"] or ""))
             card = Hca(match["name"], number, kind=match["kind"] or "", firmware=match["fw"] or "",
                        pci=pci_address(match["pci"] or ""), ports=[port])
             up[id(port)] = None if match["up"] is None else match["up"] == "Up"

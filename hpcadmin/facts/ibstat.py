@@ -66,8 +66,8 @@ def _port(number: int, values: dict[str, str]) -> Port:
 
 _OF_CARD = {"CA type": "kind", "Firmware version": "firmware", "Node GUID": "guid", "System image GUID": "system_guid",
             "Number of ports": "", "Hardware version": ""}
-_OF_PORT = {"State": "state", "Physical state": "physical", "Rate": "", "Base lid": "lid", "LMC": "", "SM lid": "sm_lid",
-            "Capability mask": "", "Port GUID": "port_guid", "Link layer": "layer"}
+_OF_PORT = {"State": "state", "Physical state": "physical", "Rate": "", "Base lid": "lid", "LMC": "",
+            "SM lid": "sm_lid", "Capability mask": "", "Port GUID": "port_guid", "Link layer": "layer"}
 _COMPLAINT = re.compile(r"(ibpanic|ibwarn|iberror|ibstat)\b:? ?(.{0,300})\Z")
 _ASKED = re.compile(r"(?:stat of IB device|open device|read ca|umad_get_ca|can.t find) ?'?([A-Za-z0-9_]{1,40})")
 

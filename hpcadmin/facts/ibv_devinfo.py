@@ -65,7 +65,7 @@ def _set(card: Hca, key: str, value: str, number: int) -> None:
 
 
 def _set_port(port: HcaPort, key: str, value: str) -> None:
-    word = value.split(" (")[0].strip()
+    word = value.partition(" (")[0].strip()
     if key == "state":
         port.state = clean(word)
     elif key == "phys_state":

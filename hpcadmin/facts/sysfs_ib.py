@@ -32,7 +32,7 @@ class _Tree:
         name, value = clean(match[1], 64), clean(text)
         card = next((c for c in reversed(self.cards) if c.name == name), None)
         port = next((p for p in card.ports if p.number == int(match[2])), None) if card and match[2] else None
-        if card is None or self.cards[-1] is not card and _told(card, port, match[3]):
+        if card is None or (self.cards[-1] is not card and _told(card, port, match[3])):
             card = Hca(name, number)
             self.cards.append(card)
         device = _DEVICE.match(path)
