@@ -74,6 +74,7 @@ _FORMS = re.compile("|".join((
     r"(?P<word>(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_.+-]{0,254})",
 )))
 _PIECE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.+-]{0,253}[A-Za-z0-9_])?")
+_MODEL = re.compile(r"(?:[abhlptv]|gb|gh|mi|rtx)[0-9]+[a-z]*\Z", re.IGNORECASE)
 _DIGITS = re.compile("[0-9]+")
 _CALLED_SERIAL = re.compile(r"serial|tag|S/N|unique|module_id", re.IGNORECASE)
 _VERSION_BEFORE = re.compile(r"(?:version|ver|firmware|fw|driver|release|revision|rev|vbios|bios|library|package|image|"
@@ -133,8 +134,10 @@ class Mask:
         self._made = Pseudonyms(key)
         self._known = _Known()
         for name, text in texts.items():
-            if "HPCADMIN-CAPTURE" in text:
-                self._add_host(PurePosixPath(name).name.partition(".")[0])
+            for part in PurePosixPath(name).parts:
+                stem = part.partition(".")[0]
+                if "HPCADMIN-CAPTURE" in text or (any(map(str.isdigit, stem)) and not _MODEL.match(stem)):
+                    self._add_host(stem)
             self._collect(text)
 
     def path(self, name: str) -> str:

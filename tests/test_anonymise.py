@@ -93,6 +93,17 @@ def test_a_name_keeps_its_role(name: str) -> None:
     assert role[0] in new
 
 
+def test_names_of_files_and_folders_are_names() -> None:
+    text = "GPU0 X NV18\nType=h100\n"
+    new = anonymise({"rack7n03/topo.txt": text, "rack7n04.lscpu.txt": text, "lscpu.txt": text, "h100.txt": text}, KEY)
+    names = list(new)
+    assert "rack" not in "".join(names)
+    assert names[0].endswith("/topo.txt")
+    assert names[1].endswith(".lscpu.txt")
+    assert names[2:] == ["lscpu.txt", "h100.txt"]
+    assert set(new.values()) == {text}
+
+
 def test_nothing_is_taken_for_a_numa_node() -> None:
     text = "NodeName=node1 CPUs=4\nNUMA node1 CPU(s): 0-3\n/sys/devices/system/node/node1/cpulist\nnode1: CPU 5\n"
     lines = one(text).split("\n")
