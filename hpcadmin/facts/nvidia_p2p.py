@@ -98,8 +98,7 @@ def _reading(
     if lacking:
         missing.append(f"cells of {', '.join(lacking[:8])}: the matrix is cut off")
     kind = KIND if not what else f"{KIND} {next(k for k, v in _WHAT.items() if v == what)}"
-    known = {"gpus": [{"index": n} for n in value.gpus], "gpu_count": len(names) if not missing else None,
-             "p2p": [list(row) for row in table], "p2p_what": what or None}
+    known = {"gpus": len(names), "p2p": [[cell or None for cell in row] for row in table], "p2p_what": what or None}
     return Reading(kind, *span, value, known, tuple(findings(value, span[0])), tuple(missing), "; ".join(missing))
 
 

@@ -80,9 +80,7 @@ def read(document: Document) -> tuple[Reading, ...]:
 
 def _reading(matrix: Matrix) -> Reading | None:
     if matrix.p2p:
-        return Reading("nvidia-smi topo -p2p", matrix.first, matrix.last, known={
-            "gpus": matrix.count, "p2p": [[label or None for label in row] for row in matrix.gpu_labels()]},
-            missing=matrix.missing)
+        return None                      # nvidia_p2p reads those
     reasons = [reason for reason in (
         "it is incomplete: " + "; ".join(matrix.missing) if matrix.unsound else "", _topo_known.restricted(matrix),
     ) if reason]
