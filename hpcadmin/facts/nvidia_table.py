@@ -50,7 +50,8 @@ class _Table:
     migs: list[tuple[int, list[str]]] = field(default_factory=list)
     processes: bool = False
     banner: bool = False
-    mig_section: bool = False
+    mig_section: bool = False        # within the list of MIG devices
+    mig_list: bool = False
 
 
 def read(document: Document) -> tuple[Reading, ...]:
@@ -105,7 +106,7 @@ def _take(table: _Table, line: str, number: int) -> bool:
     if "Processes:" in text:
         table.processes, table.mig_section = True, False
     elif "MIG devices:" in text or "MIG Devices:" in text:
-        table.mig_section = True
+        table.mig_section = table.mig_list = True
     elif table.mig_section:
         if _MIG_ROW.match(cells[0]):
             table.migs.append((number, cells))
@@ -152,7 +153,7 @@ def _missing(table: _Table, shown: Sequence[Shown]) -> Iterator[str]:
         yield "the head of the table, with the driver's version"
     if table.rows and len(table.rows[-1].cells) < 2:
         yield f"the lines of GPU {shown[-1].gpu.index}"
-    if any(one.gpu.mig == "Enabled" for one in shown) and not table.mig_section:
+    if any(one.gpu.mig == "Enabled" for one in shown) and not table.mig_list:
         yield "the list of MIG devices"
 
 
