@@ -82,7 +82,7 @@ def test_a_gpu_that_is_not_in_the_fabric() -> None:
      "</remapped_row_unc><remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>Yes"
      "</remapped_row_failure></remapped_rows>", "row remapping has failed"),
     ("<remapped_rows>N/A</remapped_rows>",
-     "<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>", "pages of memory wait for retirement"),
+     "<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>", "pages of memory wait"),
     ("<remapped_rows>N/A</remapped_rows>", "<ecc_errors><volatile><sram_uncorrectable>0</sram_uncorrectable>"
      "<dram_uncorrectable>3</dram_uncorrectable></volatile></ecc_errors>", "3 uncorrectable ECC errors"),
     ("<remapped_rows>N/A</remapped_rows>", "<gpu_recovery_action>Drain and Reset</gpu_recovery_action>",
