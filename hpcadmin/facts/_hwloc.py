@@ -109,7 +109,8 @@ class Tree:
     nodes_allowed: int | None = None
     missing: list[str] = field(default_factory=list)
     contradictions: list[tuple[str, int | None]] = field(default_factory=list)
-    io_filtered: bool = False            # devices are there, without what tells their vendor
+    no_cpus: bool = False                # CPUs are numbered by their place, not as the kernel does
+    no_threads: bool = False             # cores are told without the CPUs in them
 
     def info(self, *names: str) -> str:
         """The first of these that says something."""
@@ -194,7 +195,7 @@ class Machine:
 
 def machine(tree: Tree) -> Machine:
     """The levels of a tree; what contradicts itself is added to the tree's contradictions."""
-    found = Machine()
+    found = Machine(no_cpus=tree.no_cpus)
     online = tree.online
     seen: dict[int, int] = {}
     stack: list[tuple[Obj, int | None]] = [(tree.root, None)]
@@ -288,18 +289,20 @@ def joined(tree: Tree, levels: Machine, sound: bool) -> Cpu:
     place = {package: number for number, package in enumerate(levels.used)}
     numa_of = {cpu: node.os_index for node in levels.primary for cpu in ids(node.cpus)}
     cores: tuple[Core, ...] = ()
-    if sound and not levels.no_cpus and levels.packages and covered((core.cpus for core in levels.cores), whole):
+    per, threads = set(levels.per_package), levels.threads
+    per_package = sound and bool(levels.packages) and covered((core.cpus for core in levels.cores), whole)
+    if per_package and not levels.no_cpus:
         cores = tuple(Core(place[core.package], numa_of.get(lowest(core.cpus) - 1), ids(core.cpus))
                       for core in levels.cores if core.package in place)
-    per, threads = set(levels.per_package), levels.threads
-    packages = bool(cores) or (sound and covered((package.cpus for package in levels.packages), whole))
+    packages = per_package or (sound and covered((package.cpus for package in levels.packages), whole))
     return Cpu(
         model=next((package.model for package in levels.packages if package.model), "").strip(),
         architecture=tree.info("Architecture"),
         sockets=len(levels.used) if packages and levels.used else None,
-        cores_per_socket=per.pop() if cores and len(per) == 1 else None,
-        threads_per_core=threads.pop() if cores and len(threads) == 1 else None,
-        cores=cores, numa=_nodes(tree, levels), l3=tuple(ids(bits) for bits in levels.l3 if bits))
+        cores_per_socket=per.pop() if per_package and len(per) == 1 else None,
+        threads_per_core=threads.pop() if len(threads) == 1 and per_package and not tree.no_threads else None,
+        cores=cores, numa=_nodes(tree, levels),
+        l3=() if levels.no_cpus else tuple(ids(bits) for bits in levels.l3 if bits))
 
 
 def _nodes(tree: Tree, levels: Machine) -> tuple[NumaNode, ...]:

@@ -91,7 +91,9 @@ class Device:
 
     @property
     def undetermined(self) -> bool:
-        """A display controller whose maker is not told: a GPU, or the board's own graphics."""
+        """What may be a GPU: a display controller whose maker is not told, a maker's device whose class is not."""
+        if not self.kind and not self.class_name:
+            return self.vendor in ("10de", "1002") and not self.gpu_vendor
         return self.kind in ("0300", "0380") and not self.known_vendor and not self.gpu_vendor
 
     @property

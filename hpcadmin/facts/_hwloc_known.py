@@ -53,7 +53,9 @@ def _absent(work: Work) -> Iterator[str]:
         yield "no packages: sockets are unknown"
     if not levels.cores:
         yield "no cores: cores and threads are unknown"
-    if levels.no_cpus:
+    if tree.no_threads:
+        yield "the CPUs (PU) of the cores are not printed: threads and CPU numbers are unknown"
+    elif levels.no_cpus:
         yield "the kernel's CPU numbers (P#) are not printed: which CPUs a core or a NUMA node has is unknown"
     elif not covered((core.cpus for core in levels.cores), levels.cpus) and levels.cores:
         yield f"CPUs {fold(levels.cpus & ~union(core.cpus for core in levels.cores))} are in no core"
@@ -109,7 +111,8 @@ def _known_cpu(work: Work) -> dict[str, Any]:
         "threads_per_core": next(iter(levels.threads)) if len(levels.threads) == 1 and whole else None,
         "cpus": count(work.whole) or None, "os_cpus": fold(work.whole),
         "cores": len(levels.cores) if whole and levels.cores else None,
-        "packages": {str(package.os_index): fold(package.cpus) for package in levels.packages},
+        "packages": {str(package.os_index): fold(package.cpus) for package in levels.packages
+                     if package.os_index is not None},
         "packages_listed": len(levels.packages), "packages_present": len(levels.packages),
         "packages_with_cpus": len(levels.used),
     }
@@ -122,6 +125,10 @@ def _known_cpu(work: Work) -> dict[str, Any]:
             known["cores_per_l3"] = sizes[0] if len(set(sizes)) == 1 else sizes
         known |= {name: number for name, number in (("groups", levels.groups), ("dies", levels.dies)) if number}
         known["core_cpus"] = [fold(core.cpus) for core in levels.cores]
+    if levels.no_cpus:
+        known |= {"os_cpus": None, "packages": None, "core_cpus": None}
+    if tree.no_threads:
+        known |= {"threads_per_core": None, "cpus": None}
     kinds = [{"cpus": fold(kind.cpus), "efficiency": kind.efficiency} for kind in tree.kinds]
     return {**known, "cpu_kinds": kinds} if len(kinds) > 1 else known
 
@@ -153,7 +160,7 @@ def _known_numa(work: Work) -> dict[str, Any]:
         known["cores_per_numa"] = {name: len(own) for name, own in cores.items() if own}
         if matrix := _known_distances(work):
             known["numa_distances"] = matrix
-    return known
+    return {**known, "numa_nodes": None} if levels.no_cpus else known
 
 
 def _known_distances(work: Work) -> dict[str, Any]:
@@ -214,8 +221,8 @@ def _known_gpu(work: Work, device: io.Device, cores: dict[int, str]) -> dict[str
     levels = work.levels
     sets = (("package", [package.cpus for package in levels.packages]), ("numa", [node.cpus for node in levels.numa]),
             ("l3", levels.l3))
-    found = {"pci": device.address, "id": device.pci_id, "numa": _numa(work, device),
-             "local_cpus": fold(device.local), "local_cores": cores[device.local],
+    found = {"pci": device.address or None, "id": device.pci_id, "numa": _numa(work, device),
+             "local_cpus": None if levels.no_cpus else fold(device.local), "local_cores": cores[device.local],
              "local_set_is": [name for name, each in sets if device.local in each]}
     return {**found, "osdevs": device.names} if device.names else found
 

@@ -38,6 +38,8 @@ def limits(tree: Tree, levels: Machine) -> Limits:
         in_packages |= package.complete
     if tree.online is not None:
         offline = hidden & ~tree.online
+    elif not tree.version:               # lstopo's text does not tell the two apart
+        offline = hidden if path == "/" else 0
     else:
         # Of what is off line the kernel tells no topology, so no package claims it; what a cpuset hides it still tells.
         offline = hidden & ~in_packages if not hidden & in_packages and not job else 0
@@ -48,10 +50,12 @@ def limits(tree: Tree, levels: Machine) -> Limits:
     if offline:
         said.append(f"CPUs {fold(offline)} are known and not online")
     if outside:
-        limited = (f"captured inside a job or cpuset{f' (cgroup {path})' if path not in ('', '/') else ''}: only CPUs "
-                   f"{fold(present)} of {fold(complete)} are in it")
+        what = "off line, or " if not tree.version and not job else ""
+        where = f" (cgroup {path})" if path not in ("", "/") else ""
+        limited = (f"{what}captured inside a job or cpuset{where}: only CPUs {fold(present)} of {fold(complete)} are "
+                   "in it")
         said.append(f"restricted: {limited}")
-        if job or not _even(levels):
+        if job or not _even(tree, levels):
             refused = limited
     if disallowed:
         said.append(f"restricted: only CPUs {fold(present & allowed)} of {fold(present)} are allowed to whoever made "
@@ -62,7 +66,9 @@ def limits(tree: Tree, levels: Machine) -> Limits:
     return Limits(outside, offline, disallowed, job, tuple(said), refused, limited)
 
 
-def _even(levels: Machine) -> bool:
+def _even(tree: Tree, levels: Machine) -> bool:
     """Every package lacks as many CPUs: cores that a site keeps from all jobs, not a job's own part of the node."""
+    if not tree.version:
+        return len(set(levels.per_package)) == 1
     lost = {count(package.complete & ~package.cpus) for package in levels.packages}
     return len(lost) == 1 and len(set(levels.per_package)) == 1 and lost != {0}

@@ -69,7 +69,7 @@ def understand(tree: Tree) -> Work:
     found = limits(tree, levels)
     sound = not tree.contradictions and not any(not package.cpus for package in levels.packages)
     cpu = joined(tree, levels, sound)
-    slurmd = None if tree.contradictions and not levels.packages else _hwloc_slurm.line(tree, levels)
+    slurmd = None if tree.contradictions else _hwloc_slurm.line(tree, levels)
     return Work(tree, levels, found, cpu, io.devices(tree), slurmd, tree.root.cpuset or levels.cpus, sound)
 
 
