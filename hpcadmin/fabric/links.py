@@ -131,8 +131,8 @@ def down(view: View) -> Iterator[Fault]:
         if ports:
             numbers = folded([port.number for port in ports])
             name = view.short.get(switch.name, switch.name)
-            yield Fault(f"{name}: {'port' if len(ports) == 1 else 'ports'} {numbers} down", note=True, device=switch.name,
-                        port=ports[0].number)
+            noun = "port" if len(ports) == 1 else "ports"
+            yield Fault(f"{name}: {noun} {numbers} down", note=True, device=switch.name, port=ports[0].number)
 
 
 def folded(numbers: list[int]) -> str:

@@ -14,8 +14,8 @@ from hpcadmin.model import Cpu, Node, PciDevice
 from hpcadmin.text import printable
 
 # Facts whose tool or file may be missing on a sound node.
-_OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "ibstat", "lscpu", "lspci", "numa", "nvidia_list",
-                       "nvidia_nvlink", "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
+_OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "ibstat", "ibv_devinfo", "lldp", "lscpu", "lspci", "numa",
+                       "nvidia_list", "nvidia_nvlink", "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
 # Facts that nvidia-smi answers: one sentence about it is enough.
 _SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo", "nvidia_nvlink")
 
@@ -87,6 +87,7 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
     gpus = _gpu.join(gpu_facts)
     gpu_links = _gpu.links(gpu_facts, gpus)
     interfaces, rdma = _known(reader, "net", "nics"), _read_rdma(reader)
+    verbs, neighbours = reader.value("ibv_devinfo") or (), reader.value("lldp") or ()
     addresses, system, tools, captured = (reader.value(name) for name in ("addresses", "os_release", "tools", "time"))
     driver = (gpu_facts.smi.driver if gpu_facts.smi else "") or (gpu_facts.proc.driver if gpu_facts.proc else "") or (
         gpu_facts.others.driver if gpu_facts.others else "")
@@ -96,7 +97,8 @@ def read_capture(text: str, name: str, token: str = "") -> Node:
     problems = [*reader.problems, *gpu_facts.problems, *host.pop("problems")]
     return Node(
         name=name, hostname=kernel.hostname if kernel else "", addresses=addresses or (), cpu=cpu, memory_mib=memory,
-        gpus=gpus, gpu_links=gpu_links, nics=_nic.join(rdma or (), interfaces or ()), pci=gpu_facts.pci or (),
+        gpus=gpus, gpu_links=gpu_links, pci=gpu_facts.pci or (), neighbours=neighbours,
+        nics=_nic.join(rdma or (), interfaces or (), gpu_facts.pci or (), verbs),
         vendor=dmi.get("sys_vendor", ""), product=dmi.get("product_name", ""), serial=dmi.get("product_serial", ""),
         bios=dmi.get("bios_version", ""), os=system or "", kernel=kernel.release if kernel else "",
         gpu_driver="" if driver == "none" else driver, slurm_version=slurmd.version if slurmd else "",
