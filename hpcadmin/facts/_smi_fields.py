@@ -200,8 +200,10 @@ def _uncorrectable(block: Block) -> tuple[int, int]:
     """(since the driver was loaded, ever) of what the text counts."""
     sums = {"volatile": 0, "aggregate": 0}
     for path, value in block.values.items():
+        if not path.startswith(("ecc_errors/", "ecc errors/")):
+            continue
         parts = path.lower().replace("_", " ").split("/")
-        if parts[0] != "ecc errors" or len(parts) < 3 or parts[1] not in sums:
+        if len(parts) < 3 or parts[1] not in sums:
             continue
         total = parts[2:] == ["double bit", "total"]
         if (total or parts[-1].startswith(("sram uncorrectable", "dram uncorrectable"))) and len(parts) < 5:
@@ -236,8 +238,9 @@ def _faults(block: Block, slow: Sequence[str]) -> Iterator[str]:
         if block.text(current) and block.text(pending) not in ("", block.text(current)):
             yield f"{what} is {block.text(current)}, {block.text(pending)} is pending: it needs a reset"
     yield from _fabric(block)
-    errors = sorted({path.rsplit("/", 1)[-1] for path, value in block.values.items()
-                     if any(dead in value.lower() for dead in DEAD)})
+    everything = "\n".join(block.values.values()).lower()
+    errors = sorted({path.rsplit("/", 1)[-1] for path, value in block.values.items() if any(
+        dead in value.lower() for dead in DEAD)}) if any(dead in everything for dead in DEAD) else []
     if errors:
         yield clean(f"unreadable (Unknown Error, ERR!): {', '.join(errors[:6])}{' …' if len(errors) > 6 else ''}")
 

@@ -37,7 +37,7 @@ class Log:
 def read_log(text: str, first: int = 1) -> Log:
     """text: one document, or what is left of it; first: the number of its first line. Raises ParseError for XML that
     declares something, is of another tool or has a GPU without an address."""
-    if _DECLARATION.search(text) or _DOCTYPE.search(text):
+    if _declares(text):
         raise ParseError("the XML declares entities, which nvidia-smi never does")
     dtd = _DTD.search(text[:4000])
     head: dict[str, str] = {}
@@ -57,6 +57,15 @@ def read_log(text: str, first: int = 1) -> Log:
         problem, line = _as_far_as_possible(text, first, head, blocks)
     return Log(head.get("driver_version"), head.get("cuda_version"), head.get("attached_gpus"), tuple(blocks),
                dtd[1] if dtd else None, problem, line)
+
+
+def _declares(text: str) -> bool:
+    at = text.find("<!")
+    while at >= 0:
+        if _DECLARATION.match(text, at) or _DOCTYPE.match(text, at):
+            return True
+        at = text.find("<!", at + 2)
+    return False
 
 
 def _lines(text: str, first: int) -> list[int]:
