@@ -258,6 +258,10 @@ class Node:
     neighbours: tuple[tuple[str, str, str], ...] = ()   # LLDP: own interface, neighbour, its port
     sources: tuple[Source, ...] = ()
 
+    def lacks(self, part: str) -> bool:
+        """Whether no source told that part; in `unknown` a reason may stand behind it."""
+        return any(item == part or item.startswith(f"{part} (") for item in self.unknown)
+
 
 
 @dataclass(frozen=True, slots=True)
