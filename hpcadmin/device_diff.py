@@ -42,12 +42,12 @@ def compare(kind: Kind, old: dict[str, Node], new: dict[str, Node]) -> Iterator[
     """old and new: nodes by the name that they have now. Devices of a node that is in one of both alone are not told
     one by one, unless they moved."""
     for name in old.keys() & new.keys():
-        was, is_now = ("unknown" if kind.parts.intersection(node.unknown) else "known"
+        was, is_now = ("unknown" if any(map(node.lacks, kind.parts)) else "known"
                        for node in (old[name], new[name]))
         if was != is_now:
             yield "changed", name, kind.many, was, is_now
     skipped = {name for name in old.keys() | new.keys()
-               if any(kind.parts.intersection(side[name].unknown) for side in (old, new) if name in side)}
+               if any(any(map(side[name].lacks, kind.parts)) for side in (old, new) if name in side)}
     before, after = _items(kind, old, skipped), _items(kind, new, skipped)
     pairs, gone, come = _pair(before, after)
     changed: dict[tuple[str, str, str, str], list[str]] = {}

@@ -235,7 +235,7 @@ def _items(nodes: Sequence[Node]) -> Iterator[Found]:
             if id(source) not in known:
                 known[id(source)] = kind.items(source)
             own = known[id(source)]
-            if own is not None and kind.part not in node.unknown:
+            if own is not None and not (kind.part and node.lacks(kind.part)):
                 sets.append((node.name, own))
         yield from _untold(kind.rank, kind.name, nodes, {name for name, _ in sets})
         counts = _weighed(sets)

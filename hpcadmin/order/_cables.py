@@ -28,7 +28,7 @@ def compare(result: Result, cables: Sequence[Cable], inventory: Inventory) -> No
             continue
         nic = _nic(node, cable.port)
         if nic is None:
-            known = "nics" not in node.unknown and "rdma" not in node.unknown
+            known = not node.lacks("nics") and not node.lacks("rdma")
             result.judge(cable.node, item, "a port of that name", "none", False if known else None, kind="missing")
             continue
         planned.setdefault(node.name, set()).add((nic.name, nic.port))

@@ -40,17 +40,17 @@ class Part:
 
 def compare(result: Result, node: Node, group: GroupOrder) -> None:
     if group.gpus is not None:
-        _compare(result, node, GPUS, group.gpus, None if "gpus" in node.unknown else node.gpus,
+        _compare(result, node, GPUS, group.gpus, None if node.lacks("gpus") else node.gpus,
                  more_allowed="gpus" in group.more_allowed)
     if group.nics is not None:
         rdma = any(entry.kind != "Ethernet" for entry in group.nics)
         plain = any(entry.kind in ("", "Ethernet") for entry in group.nics)
-        unknown = ("rdma" in node.unknown and rdma) or ("nics" in node.unknown and plain)
+        unknown = (node.lacks("rdma") and rdma) or (node.lacks("nics") and plain)
         kinds = {entry.kind for entry in group.nics}
         nics = [nic for nic in _adapters(node) if not kinds or "" in kinds or _nic_kind(nic) in ("", *kinds)]
         _compare(result, node, NICS, group.nics, None if unknown else nics, more_allowed="nics" in group.more_allowed)
     if group.disks is not None:
-        _compare(result, node, DISKS, group.disks, None if "disks" in node.unknown else node.disks,
+        _compare(result, node, DISKS, group.disks, None if node.lacks("disks") else node.disks,
                  more_allowed="disks" in group.more_allowed)
 
 

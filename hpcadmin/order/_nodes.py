@@ -38,7 +38,7 @@ def compare(result: Result, node: Node, group: GroupOrder) -> None:
 def _memory(result: Result, node: Node, group: GroupOrder) -> None:
     ordered = group.memory
     populated = [dimm for dimm in node.dimms if dimm.size_mib]
-    known = bool(populated) and "dimms" not in node.unknown and not any(_size_unknown(dimm) for dimm in node.dimms)
+    known = bool(populated) and not node.lacks("dimms") and not any(_size_unknown(dimm) for dimm in node.dimms)
     result.count(node.name, "DIMMs", ordered.dimms, len(populated) if known else None)
     if ordered.size_gib is not None:
         _total(result, node, ordered.size_gib, sum(dimm.size_mib or 0 for dimm in populated) if known else None)
@@ -99,7 +99,7 @@ class Places:
     def group(self, node: Node) -> GroupOrder | None:
         if node.name in self.named:
             return self.named[node.name]
-        key = (node.product, node.cpu.model, tuple(gpu.model for gpu in node.gpus), "gpus" in node.unknown)
+        key = (node.product, node.cpu.model, tuple(gpu.model for gpu in node.gpus), node.lacks("gpus"))
         if key not in self._seen:
             self._seen[key] = self._alike(node)
         return self._seen[key]
@@ -120,7 +120,7 @@ def _likeness(node: Node, group: GroupOrder) -> list[bool]:
     for ordered, found in ((group.product, node.product), (group.cpu.model, node.cpu.model)):
         if ordered and found:
             told.append(has_words(found, ordered))
-    if group.gpus is not None and "gpus" not in node.unknown:
+    if group.gpus is not None and not node.lacks("gpus"):
         told.append(len(node.gpus) == sum(entry.count for entry in group.gpus))
         told += [any(has_words(gpu.model, entry.model) for gpu in node.gpus) for entry in group.gpus if entry.model]
     return told
