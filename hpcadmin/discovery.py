@@ -87,11 +87,12 @@ def _why(result: CommandResult, exc: ParseError) -> str:
     return exc.what
 
 
-def exit_status(found: Inventory) -> int:
-    """0 all captured and alike · 1 findings · 3 something could not be captured or read · 4 no node could."""
-    if not found.nodes:
-        return EXIT_UNREACHABLE
-    if found.odd or any(node.problems for node in found.nodes):
+def exit_status(found: Inventory, *, asked: bool = True) -> int:
+    """0 all captured and alike · 1 findings · 3 something could not be captured or read · 4 no node that was asked
+    answered. asked False: texts were read, and a fabric's may be about no node."""
+    if not found.nodes and not found.fabrics:
+        return EXIT_UNREACHABLE if asked else EXIT_INCOMPLETE
+    if found.odd or any(node.problems for node in found.nodes) or any(fabric.problems for fabric in found.fabrics):
         return EXIT_FAILED
     incomplete = found.failed or any(ESSENTIAL.intersection(node.unknown) for node in found.nodes)
     return EXIT_INCOMPLETE if incomplete else EXIT_OK

@@ -106,6 +106,16 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class BmcSite:
+    """[bmc]: how discover --redfish reaches the board management controllers."""
+
+    address: str = "{node}-bmc"           # {node} is replaced by the node's name
+    login_file: str = ""                  # lines user=NAME and password=SECRET, mode 0600
+    ca_file: str = ""                     # whom the certificates must be signed by; "": the system's
+    verify: bool = True
+
+
+@dataclass(frozen=True)
 class Site:
     """All of site.toml. source is the file's path, "" for the built-in empty one."""
 
@@ -113,6 +123,7 @@ class Site:
     cluster: Cluster = field(default_factory=Cluster)
     ssh: Ssh = field(default_factory=Ssh)
     slurm: SlurmSite = field(default_factory=SlurmSite)
+    bmc: BmcSite = field(default_factory=BmcSite)
     tools: Mapping[str, Tool] = field(default_factory=dict)
     nodes: tuple[NodeGroup, ...] = ()
     limits: tuple[Mapping[str, Any], ...] = ()                    # [[limit]] tables, checked by the catalogue
@@ -137,7 +148,8 @@ def load_site(path: str | None) -> Site:
 
 
 # Tables that later commands read; they are known, so that a site may already have them.
-_KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "sweep", "alarms"}
+_KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "bmc", "sweep",
+          "alarms"}
 
 
 def parse_site(tables: Mapping[str, Any], name: str) -> Site:
@@ -156,6 +168,7 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         cluster=get.record(Cluster, get.table("cluster"), "cluster"),
         ssh=get.record(Ssh, get.table("ssh"), "ssh"),
         slurm=get.record(SlurmSite, get.table("slurm"), "slurm"),
+        bmc=get.record(BmcSite, get.table("bmc"), "bmc"),
         tools={key: get.record(Tool, get.as_table(value, f"tools.{key}"), f"tools.{key}")
                for key, value in tool_tables.items()},
         nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")

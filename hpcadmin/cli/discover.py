@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcadmin.errors import UsageError
+from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, UsageError
+from hpcadmin.text import plural
 
 if TYPE_CHECKING:
     from hpcadmin.discovery import How
     from hpcadmin.model import Inventory
+    from hpcadmin.order import Comparison
     from hpcadmin.reading import Statement
     from hpcadmin.site import Site
 
@@ -36,22 +38,29 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(1, 3600), help="For each node (30).")
 @click.option("--user", metavar="NAME", help="Log in as this user.")
 @click.option("--sudo", "sudo", metavar="FACT", multiple=True,
-              help="Let this fact use `sudo -n` on the nodes (dmi: serial numbers).")
+              help="Let this fact use `sudo -n` on the nodes: dmi (serial numbers), dimms, bmc, settings.")
+@click.option("--redfish", is_flag=True, help="Ask the nodes' BMCs as well ([bmc] in site.toml).")
+@click.option("--expect", metavar="ORDER", type=click.Path(path_type=Path),
+              help="Compare with what was ordered (see docs/order.toml).")
+@click.option("--anonymise", metavar="DIR", type=click.Path(path_type=Path),
+              help="Write the texts there without names, addresses and serial numbers, to be given away.")
 @click.option("--json", "as_json", is_flag=True, help="Print the inventory as JSON.")
 @click.pass_obj
 def command(
     obj: dict[str, str | None], *, hostlist: str | None, slurm: bool, local: bool, source: str | None,
     more: tuple[str, ...], name: str | None, output: Path | None, accept: bool, captures: Path | None,
-    parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], as_json: bool,
+    parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], redfish: bool,
+    expect: Path | None, anonymise: Path | None, as_json: bool,
 ) -> int:
     """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out.
 
     Exit status: 0 all captured and alike, 1 findings, 3 some nodes could not be captured or read, 4 none could.
     """
-    from hpcadmin import discovery, inventory, records, state
+    from hpcadmin import discovery, inventory, order, state
     from hpcadmin.site import load_site
     _one_source(hostlist, slurm, local, source, more)
     site = load_site(obj["site"])
+    ordered = order.load(expect) if expect is not None else None
     on_cluster = bool(hostlist is not None or slurm)
     if captures is None and on_cluster:
         captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -60,23 +69,52 @@ def command(
     statements: tuple[Statement, ...] = ()
     if source is not None:
         from hpcadmin.reading import read_paths
-        found, statements = read_paths([source, *more], name or "")
+        found, statements = read_paths([source, *more], name or "", _reading if sys.stderr.isatty() else None)
     else:
         found = _ask(site, how, hostlist, local, user)
-    if as_json:
-        from hpcadmin.cli import _documents_text
-        click.echo(records.dumps({**records.to_plain(found), "documents": _documents_text.plain(statements)}, indent=1))
-    else:
-        from hpcadmin.cli import _documents_text
-        from hpcadmin.cli._inventory_text import overview
-        parts = [_documents_text.text(statements), overview(found)]
-        click.echo("\n\n".join(part for part in parts if part))
+    if redfish:
+        from hpcadmin import bmcs
+        found = bmcs.ask(found, site.bmc, how.parallel)
+    compared = order.compare(ordered, found) if ordered is not None else None
+    _print(found, statements, compared, as_json)
+    if anonymise is not None:
+        _give_away([source, *more] if source is not None else [str(captures)] if captures else [], anonymise, site)
     if output is not None:
         inventory.save(output, found)
         _note(f"inventory: {output}")
     elif on_cluster and found.nodes:
         _note(discovery.accept(state.inventory_file(site), found, force=accept))
-    return discovery.exit_status(found)
+    status = discovery.exit_status(found, asked=source is None)
+    return EXIT_FAILED if compared is not None and compared.differences and status in (EXIT_OK, EXIT_INCOMPLETE) else (
+        EXIT_INCOMPLETE if status == EXIT_OK and compared is not None and compared.not_compared else status)
+
+
+def _print(found: Inventory, statements: tuple[Statement, ...], compared: Comparison | None, as_json: bool) -> None:
+    from hpcadmin import order, records
+    from hpcadmin.cli import _documents_text
+    if as_json:
+        click.echo(records.dumps({**records.to_plain(found), "order": compared,
+                                  "documents": _documents_text.plain(statements)}, indent=1))
+        return
+    from hpcadmin.cli._inventory_text import overview
+    parts = [_documents_text.text(statements), overview(found), order.text(compared)]
+    click.echo("\n\n".join(part for part in parts if part))
+
+
+def _give_away(paths: list[str], into: Path, site: Site) -> None:
+    from hpcadmin import giveaway, state
+    if not paths:
+        raise UsageError("--anonymise needs captures", hint="--captures DIR keeps them, --from names some")
+    count, left = giveaway.give_away(paths, into, giveaway.site_key(state.state_dir(site)))
+    for what in left:
+        _note(f"left out: {what}")
+    _note(f"{plural(count, 'text')} without names, addresses and serial numbers: {into} (look at them before you send "
+          "them)")
+
+
+def _reading(done: int, count: int) -> None:
+    if done % 16 == 0 or done == count:
+        _progress(done, count, "read")
 
 
 def _one_source(hostlist: str | None, slurm: bool, local: bool, source: str | None, more: tuple[str, ...]) -> None:
