@@ -140,7 +140,7 @@ def _take(table: _Table, line: str, number: int, blank: int) -> bool:
             table.cut = number
             table.last = number
         return False
-    elif blank > 2 or (not table.other and not _fits(table, row)):
+    elif blank > 2 or (not table.other and not _fits(table, row, apart=blank > 0)):
         return False
     if len(table.rows) >= MAX_ROWS:
         raise ParseError(f"more than {MAX_ROWS} rows", where=None)
@@ -149,7 +149,7 @@ def _take(table: _Table, line: str, number: int, blank: int) -> bool:
     return True
 
 
-def _fits(table: _Table, row: Sequence[str]) -> bool:
+def _fits(table: _Table, row: Sequence[str], *, apart: bool = False) -> bool:
     """Whether the values may stand in their columns: a line of prose does not."""
     for name, value in zip(table.columns, row, strict=False):
         if value in NOTHING or ERROR.match(value):
@@ -159,6 +159,9 @@ def _fits(table: _Table, row: Sequence[str]) -> bool:
         if (name == "index" and not value.isdigit()) or (name == "uuid" and not value.startswith(("GPU-", "MIG-"))):
             return False
         if name == "pci.bus_id" and not pci_address(value):
+            return False
+        if (name == "driver_version" and not _DRIVER.match(value)) or (
+                apart and name == "name" and not _NAME.match(value)):
             return False
         if name.startswith(("memory.", "power.", "temperature.", "utilization.")) and leading_float(value) is None \
                 and name != "power.management":

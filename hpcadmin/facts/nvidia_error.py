@@ -102,6 +102,6 @@ def _reading(lines: Sequence[str], found: Sequence[tuple[Complaint, str]]) -> Re
     if harmless:                         # printed below a table that is whole
         return Reading(KIND, first, last, value, known, tuple(told))
     missing = ("the GPUs: how many there are, besides those that are complained of, is not in it",)
-    why = "; ".join(dict.fromkeys(finding.what for finding in told[:4]))
+    why = "; ".join(dict.fromkeys(finding.what.rstrip(".") for finding in told[:4]))
     return Reading(KIND, first, last, value, known, tuple(told), missing,
                    f"{why}; how many GPUs there are is not in it")
