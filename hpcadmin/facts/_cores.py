@@ -119,7 +119,7 @@ def sibling_offset(affinities: Sequence[str | None]) -> int | None:
     None where that does not fit all lists."""
     told = [_spans(text) for text in affinities if text]
     offsets = {spans[1][0] - spans[0][0] for spans in told if len(spans) == 2}
-    if len(offsets) != 1 or any(len(spans) > 2 for spans in told):
+    if len(offsets) != 1 or any(len(spans) not in (1, 2) for spans in told):
         return None
     offset = offsets.pop()
     low = [spans[0] for spans in told]
@@ -158,9 +158,8 @@ def restricted(affinities: Mapping[int, str | None], numa: Mapping[int, str | No
     if empty:
         return f"CPU affinity of GPU {fold_ids(empty)} is empty: {where}"
     every = {cpu for text in told.values() for cpu in cpus_of(text) or ()}
-    if told and len(every) < max(2, len(told)) and not any(truncated(text) for text in told.values()):
-        return (f"CPU affinity {fold_ids(every)} for {'GPU' if len(told) == 1 else 'all GPUs:'} "
-                f"{fold_ids(told)} is restricted to {len(every)} CPU{'s' if len(every) > 1 else ''}: {where}")
+    if len(every) == 1 and (len(told) > 1 or every != {0}):
+        return f"CPU affinity of GPU {fold_ids(told)} is CPU {fold_ids(every)} alone: {where}"
     return ""
 
 

@@ -93,7 +93,7 @@ def _alone(links: Matrix) -> tuple[int, ...]:
     """GPUs that have no link, for certain, while others have."""
     total = range(len(links))
     none = [a for a in total if all(links[a][b] == 0 and links[b][a] == 0 for b in total if b != a)]
-    return tuple(none) if 0 < len(none) < len(links) else ()
+    return tuple(none) if any((cell or 0) > 0 for row in links for cell in row) else ()
 
 
 def _mesh(links: Matrix, part: Sequence[int]) -> bool:

@@ -40,6 +40,8 @@ def known(matrix: Matrix) -> dict[str, Any]:
     gone = _links.faulty(links) if links else ()
     if gone:
         found["faulty_gpus"] = [matrix.gpus[place] for place in gone]
+    if matrix.near_cpus:
+        found["topo_c"] = {str(cpu): list(gpus) for cpu, gpus in matrix.near_cpus.items()}
     if matrix.who:
         found["node"] = matrix.who
     return found
@@ -198,6 +200,7 @@ def _of_affinity(matrix: Matrix) -> Iterator[Finding]:
                           "it")
     if any(_cores.truncated(text) for text in told):
         return
+    yield from _of_near_cpus(matrix, [_cores.cpus_of(text) for text in texts])
     missing = _cores.uneven(texts)
     if missing:
         yield Finding(f"missing {missing}: offline, or beyond what the machine can have")
@@ -208,6 +211,14 @@ def _of_affinity(matrix: Matrix) -> Iterator[Finding]:
         yield from _of_one_affinity(matrix, told.pop())
     elif not told and any(text == "N/A" for text in texts):
         yield Finding("CPU affinity is N/A: locality is unknown")
+
+
+def _of_near_cpus(matrix: Matrix, cpus: Sequence[tuple[int, ...] | None]) -> Iterator[Finding]:
+    for cpu, gpus in matrix.near_cpus.items():
+        near = [gpu for gpu, ids in zip(matrix.gpus, cpus, strict=True) if ids and cpu in ids]
+        if None not in cpus and near != sorted(gpus):
+            yield Finding(f"topo -c {cpu} names GPU {fold_ids(gpus)}, by the CPU affinities it is GPU "
+                          f"{fold_ids(near) or 'none'}: contradiction")
 
 
 def _of_one_affinity(matrix: Matrix, text: str) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from hpcadmin.facts._topo_text import Block, Row, Tail, is_gpu
 _DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z][A-Za-z0-9_.-]{0,40})(?![A-Za-z0-9_.-])")
 _MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
 _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
+_NEAR_CPU = re.compile(r"The GPUs? that (?:have|has) an affinity with CPU ([0-9]{1,5}) (?:are|is):")
+_NUMBERS = re.compile(r"[0-9]{1,3}(?:, ?[0-9]{1,3}){0,63}\Z")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
 _P2P = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR"})
 
@@ -43,6 +45,7 @@ class Matrix:
     first: int = 1
     last: int = 1
     lines: Mapping[str, int] = field(default_factory=dict)
+    near_cpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # GPUs near a CPU, as `topo -c` says below
 
     def label(self, row: str, column: str) -> str:
         """Of either of the two cells; "" when neither is in the text."""
@@ -114,11 +117,12 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
     gpus = [name for name in work.names if is_gpu(name)]
     nics = [name for name in work.names if not is_gpu(name)]
     count = _count(gpus, nics, work)
-    _tell_missing(rows, gpus, nics, work)
+    _tell_missing(rows, gpus, nics, fields, work)
     around = [(number, text) for number, text in block.stream if block.rows[-1].end < number]
     until = next((place for place, (number, _) in enumerate(around) if number > block.stream[block.after][0]),
                  len(around))
-    legend, means = _legend(around[:until], nics, work)
+    around = around[:until]
+    legend, means = _legend(around, nics, work)
     before = [text for _, text in block.stream[block.before:] if _ < header.line]
     asked = [match[1] for match in map(_ASKED.search, before) if match]
     return Matrix(
@@ -127,7 +131,8 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
         labels=work.labels, tails=work.tails, fields=fields, count=count,
         command={"--matrix": "-m", "--matrix_pci": "-mp"}.get(asked[-1], asked[-1]) if asked else "", legend=means,
         header=header.there, missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
-        first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows})
+        first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows},
+        near_cpus=_near_cpus(around if not open_end else [line for line in around if line[0] != work.last_line]))
 
 
 # --- names of the columns ---------------------------------------------------------------------------------------------
@@ -247,12 +252,15 @@ def _count(gpus: Sequence[str], nics: Sequence[str], work: _Work) -> int | None:
         work.missing.append(f"the header is cut after {gpus[-1] if gpus else 'its beginning'}: there may be more GPUs")
         work.unsound = True
         return None
+    if not work.block.header.there and not any(row.tail.last() for row in work.block.rows):
+        work.missing.append("whether the rows end here cannot be told")
+        work.unsound = True
     if not work.block.header.there and work.unsound and not nics:
         return None
     return len(gpus)
 
 
-def _tell_missing(rows: Sequence[Row], gpus: Sequence[str], nics: Sequence[str], work: _Work) -> None:
+def _tell_missing(rows: Sequence[Row], gpus: Sequence[str], nics: Sequence[str], fields: int, work: _Work) -> None:
     there = {row.name: row for row in rows}
     for kind, names in (("GPU", gpus), ("NIC", nics)):
         gone = [name for name in names if name not in there]
@@ -274,6 +282,9 @@ def _tell_missing(rows: Sequence[Row], gpus: Sequence[str], nics: Sequence[str],
         elif is_gpu(row.name) and work.tails[row.name].cpus is None:
             work.missing.append(f"row {row.name}: its CPU affinity is cut or cannot be told from other fields")
             work.unsound = True
+        elif is_gpu(row.name) and work.tails[row.name].last() < fields:
+            work.missing.append(f"row {row.name} has {work.tails[row.name].last()} of {fields} fields after its cells")
+            work.unsound = True
 
 
 def listed(names: Sequence[str]) -> str:
@@ -286,6 +297,17 @@ def listed(names: Sequence[str]) -> str:
         else:
             parts.append([name])
     return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(part) for part in parts)
+
+
+def _near_cpus(lines: Sequence[tuple[int, str]]) -> dict[int, tuple[int, ...]]:
+    """Answers of `nvidia-smi topo -c` below the matrix."""
+    found: dict[int, tuple[int, ...]] = {}
+    for place, (_, text) in enumerate(lines):
+        match = _NEAR_CPU.match(text.strip()) if "affinity with CPU" in text else None
+        follows = lines[place + 1][1].strip() if match and place + 1 < len(lines) else ""
+        if match and _NUMBERS.match(follows):
+            found[int(match[1])] = tuple(int(number) for number in follows.split(","))
+    return found
 
 
 def _legend(lines: Sequence[tuple[int, str]], nics: Sequence[str], work: _Work) -> tuple[dict[str, str], str]:

@@ -15,6 +15,7 @@ LABELS = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "C2C", "XGMI", "N/A", "Self
 TAILS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 _GPU = re.compile(r"GPU[0-9]{1,3}\Z")
+_LABELLED = re.compile(r"(?:GPU|NIC)[0-9]{1,3}\Z")
 _NIC = re.compile(r"NIC[0-9]{1,3}\Z|(?=[^0-9]{0,30}[0-9])[a-z][a-z0-9]{0,20}(?:[_-][a-z0-9]{1,15}){0,4}\Z")
 _GLUED = re.compile(r"GPU[0-9]{1,3}|NIC[0-9]{1,3}|mlx[45]_(?:bond_)?[0-9]{1,2}")
 _CELL = re.compile(r"(?:NV[0-9]{1,2}|" + "|".join(LABELS) + r")\Z")
@@ -98,7 +99,7 @@ def _streams(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, str]]]
     speakers = set()
     for _, text in plain:
         match = _SAID_BY.match(text)
-        if match and text[match.end():].lstrip().startswith("GPU") and not _is_device(match[1]):
+        if match and text[match.end():].lstrip().startswith("GPU") and not _LABELLED.match(match[1]):
             speakers.add(match[1])
     if not speakers:
         yield "", plain
@@ -166,7 +167,7 @@ class _Scan:
             made += self._without_header(0, starts[0][0] if starts else len(self.texts))
         for number, (start, after, header) in enumerate(starts):
             end = starts[number + 1][0] if number + 1 < len(starts) else len(self.texts)
-            rows, stop = self._rows(after, end, header)
+            rows, stop = self._rows(after, end, header, self._width(start, end))
             if rows:
                 made.append(Block(header, rows, behind, stop - 1, self.stream, self.who))
                 behind = self._place(rows[-1].end, start) + 1
@@ -187,7 +188,8 @@ class _Scan:
         while True:
             header = next((found for found in map(_read_header, texts) if found), None)
             follows = self.texts[after] if after < len(self.texts) else ""
-            ends = not _may_go_on(follows) or after - place >= MAX_PIECES or (header is not None and header.whole)
+            ends = not _may_go_on(follows) or after - place >= MAX_PIECES or (
+                header is not None and header.whole and not _TAIL_WORDS.issuperset(follows.split()))
             if ends:
                 if header is None or not (header.whole or self._row_follows(after)):
                     return None
@@ -203,12 +205,17 @@ class _Scan:
 
     # --- rows ---
 
-    def _rows(self, start: int, end: int, header: Header) -> tuple[tuple[Row, ...], int]:
+    def _width(self, start: int, end: int) -> int:
+        """Of the terminal that a wrapped matrix came from: only a line as long as that can break within a word."""
+        return max(len(text.expandtabs()) for text in self.texts[start:end]
+                   if text.strip() and (is_row(text) or _may_go_on(text) or text is self.texts[start]))
+
+    def _rows(self, start: int, end: int, header: Header, width: int) -> tuple[tuple[Row, ...], int]:
         """The rows, and where they end: at the next header, or where they begin anew without one."""
         rows: dict[str, Row] = {}
         place = start
         while place < end:
-            row = self._row(place, end, header) if is_row(self.texts[place]) else None
+            row = self._row(place, end, header, width) if is_row(self.texts[place]) else None
             if row is None:
                 place += 1
                 continue
@@ -220,18 +227,20 @@ class _Scan:
             place = self._place(row.end, place) + 1
         return tuple(rows.values()), end
 
-    def _row(self, place: int, end: int, header: Header) -> Row | None:
+    def _row(self, place: int, end: int, header: Header, width: int) -> Row | None:
         texts = [self.texts[place]]
-        row = _agreed(texts, header)
+        row = _agreed(texts, header, wrapped=False)
         last = place
-        while row and not _is_full(row, header) and last + 1 < end and last - place < MAX_PIECES:
+        while row and last + 1 < end and last - place < MAX_PIECES:
             follows = self.texts[last + 1]
             words = follows.split() if len(follows) <= MAX_PIECE else []
             if not words or is_row(follows) or not all(map(_PIECE.match, words)):
                 break
-            longer = _longer(texts, follows)
+            within = len(self.texts[last].expandtabs()) >= width
+            longer = _longer(texts, follows, within)
             found = _agreed(longer, header)
-            if found is None or len(found.cells) < len(row.cells):
+            if found is None or len(found.cells) < len(row.cells) or (
+                    row.tail.last() and not found.tail.last() and (follows[:1].isalpha() or not within)):
                 break
             texts, row, last = longer, found, last + 1
         return replace(row, line=self.stream[place][0], end=self.stream[last][0]) if row else None
@@ -279,9 +288,9 @@ def _may_go_on(text: str) -> bool:
         word in _TAIL_WORDS or _HEADER_PIECE.match(word) for word in text.split())
 
 
-def _longer(texts: Sequence[str], piece: str) -> list[str]:
+def _longer(texts: Sequence[str], piece: str, within: bool = True) -> list[str]:
     """A wrapped line went on: the break may have been within a word, or between two."""
-    longer = [text + gap + piece for text in texts for gap in ("", " ")]
+    longer = [text + gap + piece for text in texts for gap in (("", " ") if within else (" ",))]
     return list({" ".join(text.split()) if "\t" not in text else text: text for text in longer}.values())[:8]
 
 
@@ -291,11 +300,11 @@ def _is_full(row: Row, header: Header) -> bool:
     return not is_gpu(row.name) or row.tail.last() >= (header.tails if header.whole else 3)
 
 
-def _agreed(texts: Sequence[str], header: Header) -> Row | None:
+def _agreed(texts: Sequence[str], header: Header, wrapped: bool = True) -> Row | None:
     """The row; where its breaks can be read in several ways, what all of them agree in."""
     readings: list[Row] = []
     for text in texts:
-        row = _split_row(text, header, wrapped=len(texts) > 1)
+        row = _split_row(text, header, wrapped=wrapped)
         if row and row not in readings:
             readings.append(row)
     if len(readings) < 2:
@@ -350,22 +359,24 @@ def _tail(text: str, end: int, header: Header, wrapped: bool) -> Tail:
     rest = text[end:]
     if "\t" in rest:
         parts = [part.strip() for part in rest.split("\t")[1:]]
-        return _checked([parts[0] if parts else "", *(part for part in parts[1:] if part)])
+        return _checked([parts[0] if parts else "", *(part for part in parts[1:] if part)], header)
     fields = rest.split()
     if len(fields) >= (header.tails if header.whole else 3):
-        return _checked(fields)
+        return _checked(fields, header)
     at = len(text[:end].expandtabs()) + len(rest) - len(rest.lstrip())
     if wrapped or header.at < 0 or at < header.at:
         return Tail()
-    return _checked(fields if at == header.at else ["", *fields])
+    return _checked(fields if at == header.at else ["", *fields], header)
 
 
-def _checked(fields: Sequence[str]) -> Tail:
-    """From the left, up to the first one that cannot be what it should be."""
+def _checked(fields: Sequence[str], header: Header) -> Tail:
+    """From the left, up to the first one that is cut; none where one cannot be what it should be."""
     sound: list[str | None] = [None, None, None]
     for place, field in enumerate(fields[:3]):
         number = field.isdigit() if place == 2 else _CPUS.match(field) is not None
         if not number and field != "N/A" and (field or place):
+            if field[:1] in ",-/" or place + 1 < len(fields):
+                return Tail()
             break
         sound[place] = field
-    return Tail(*sound) if len(fields) <= 3 else Tail()
+    return Tail(*sound) if len(fields) <= (header.tails if header.whole else 3) else Tail()

@@ -1,0 +1,252 @@
+"""topo -m as people paste it: made-up matrices rendered as the tool prints them, then damaged, read back the same or
+less, never different."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcadmin.documents import documents
+from hpcadmin.errors import ParseError
+from hpcadmin.facts import Document, Reading
+from hpcadmin.facts._base import cpu_list, fold_ids
+from hpcadmin.facts.nvidia_topo import read
+
+LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+
+
+def readings(text: str) -> tuple[Reading, ...]:
+    found: tuple[Reading, ...] = ()
+    for document in documents("paste", text.encode()):
+        found += read(document)
+    return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """names: rows and columns; cells: labels by row and column; tails: fields of each GPU; tail_names: how many."""
+
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    cells: dict
+    tails: tuple
+    fields: int
+
+    @property
+    def gpus(self) -> list[str]:
+        return [name for name in self.names if name.startswith("GPU")]
+
+    @property
+    def nics(self) -> list[str]:
+        return [name for name in self.names if not name.startswith("GPU")]
+
+    def render(self, legend: bool = True) -> str:
+        titles = ["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"][:self.fields]
+        lines = ["\t".join(["", *self.names, *titles])]
+        for row in self.names:
+            cells = [" X " if row == column else self.cells[row, column] for column in self.names]
+            tail = [""] * (self.fields + (self.fields > 1))
+            if row in self.gpus:
+                own = self.tails[self.gpus.index(row)][:self.fields]
+                tail = [*own[:2], "", *own[2:]] if self.fields > 2 else list(own)
+            lines.append("\t".join([row, *cells, *tail]))
+        text = "\n".join(lines) + "\n"
+        if legend:
+            text += LEGEND
+            if self.nics and self.nics[0].startswith("NIC"):
+                text += "\nNIC Legend:\n\n" + "".join(
+                    f"  {nic}: {device}\n" for nic, device in zip(self.nics, self.devices, strict=True)) + "\n"
+        return text
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    count, sockets = draw(st.integers(1, 16)), draw(st.integers(1, 4))
+    width = draw(st.sampled_from([4, 8, 12, 24, 56, 64, 96]))
+    threads = draw(st.sampled_from([1, 2]))
+    fields = draw(st.integers(1, 3))
+    nics = draw(st.integers(0, 12))
+    if draw(st.booleans()):
+        labels = tuple(f"NIC{n}" for n in range(nics))
+        devices = tuple(draw(st.sampled_from([f"mlx5_{n}", f"mlx5_bond_{n}", f"rocep{n}s0"])) for n in range(nics))
+    else:
+        labels = devices = tuple(f"mlx5_{n}" for n in range(nics))
+    names = tuple(f"GPU{n}" for n in range(count)) + labels
+    linked = draw(st.sampled_from(["none", "mesh", "pairs", "any"]))
+    number = draw(st.integers(1, 18))
+    place = [draw(st.integers(0, sockets - 1)) for _ in names]
+    cells = {}
+    for a in range(len(names)):
+        for b in range(a):
+            near = draw(st.sampled_from(["PIX", "PXB", "PHB", "NODE"])) if place[a] == place[b] else "SYS"
+            both = a < count and b < count
+            if both and (linked == "mesh" or (linked == "pairs" and a // 2 == b // 2)
+                         or (linked == "any" and draw(st.booleans()))):
+                near = f"NV{number if linked != 'any' else draw(st.integers(1, 18))}"
+            cells[names[a], names[b]] = cells[names[b], names[a]] = near
+    tails = []
+    for socket in place[:count]:
+        low, high = socket * width, socket * width + width - 1
+        cpus = f"{low}-{high}"
+        if threads == 2:
+            cpus += f",{low + sockets * width}-{high + sockets * width}"
+        tails.append((fold_ids(cpu_list(cpus, "")), str(socket), "N/A"))
+    return Machine(names, devices, cells, tuple(tails), fields)
+
+
+def check(machine: Machine, found: Reading, *, whole: bool) -> None:
+    """Whatever is told is right; whole: all of it is told."""
+    known = found.known
+    gpus, indices = machine.gpus, known["gpu_indices"]
+    assert known["gpus"] == len(gpus) or (not whole and known["gpus"] is None)
+    assert indices == list(range(len(indices)))
+    rows = len(indices)
+    for a in range(rows):
+        for b in range(rows):
+            label = "X" if a == b else machine.cells[gpus[a], gpus[b]]
+            told = known["gpu_matrix"][a][b]
+            assert told == label or (told is None and not whole)
+            links = known["links"]
+            if links is not None and links[a][b] is not None:
+                assert links[a][b] == (-1 if a == b else int(label[2:]) if label.startswith("NV") else 0)
+    for a in range(rows):
+        cpus, numa, _ = machine.tails[a]
+        told = known["gpu_cpu_affinity_os"][a]
+        assert told == cpus or (told is None and not whole)
+        if machine.fields > 1:
+            told = (known["gpu_numa"] or [None] * rows)[a]
+            assert told == int(numa) or (told is None and not whole)
+    for name, nic in known["nics"].items():
+        assert nic["label"] in machine.nics
+        assert name in (nic["label"], machine.devices[machine.nics.index(nic["label"])])
+        assert nic["device"] in (None, machine.devices[machine.nics.index(nic["label"])])
+        for a, told in enumerate(nic["relations"]):
+            assert told == machine.cells[gpus[a], nic["label"]] or (told is None and not whole)
+        if nic["nearest_gpus"] is not None:
+            order = ["PIX", "PXB", "PHB", "NODE", "SYS"]
+            labels = [machine.cells[gpu, nic["label"]] for gpu in gpus]
+            best = min(labels, key=order.index)
+            assert nic["relation"] == best
+            assert nic["nearest_gpus"] == [n for n, label in enumerate(labels) if label == best != "SYS"]
+    if whole:
+        assert len(known["nics"]) == len(set(machine.devices))
+        assert not found.missing
+    else:
+        assert found.missing or known["gpus"] == len(gpus)
+
+
+def without_tabs(text: str, how: str) -> str:
+    if how == "tabs":
+        return text
+    if how == "blanks":
+        return text.expandtabs()
+    return re.sub("\t+", " " if how == "one" else "    ", text)
+
+
+AROUND = st.sampled_from([("", ""), ("$ nvidia-smi topo -m\n", "$ \n"), ("root@n1:~# nvidia-smi topo -m\n", ""),
+                          ("Hi all,\nGPU0 is slow, see below\n\n", "\nGPU 0: ok\nthanks\n")])
+
+
+@settings(max_examples=120, deadline=None)
+@given(machine=machines(), how=st.sampled_from(["tabs", "blanks", "one", "four"]), around=AROUND,
+       style=st.sampled_from(["", "esc", "lost", "indent", "quoted", "crlf", "trailing"]))
+def test_a_whole_matrix_is_read_whole(machine: Machine, how: str, around: tuple[str, str], style: str) -> None:
+    text = without_tabs(machine.render(), how)
+    head, rest = text.split("\n", 1)
+    if style in ("esc", "lost"):
+        esc = "\x1b" if style == "esc" else ""
+        head = head.replace("GPU0", f"{esc}[4mGPU0", 1) + f"{esc}[0m"
+    text = f"{head}\n{rest}"
+    marks = {"indent": "    ", "quoted": "> "}
+    text = "".join(f"{marks.get(style, '')}{line}{'   ' if style == 'trailing' else ''}\n" for line in text.split("\n"))
+    if style == "crlf":
+        text = text.replace("\n", "\r\n")
+    found = readings(around[0] + text + around[1])
+    assert len(found) == 1
+    check(machine, found[0], whole=True)
+    assert found[0].refused == ""
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=machines(), width=st.integers(20, 160), strip=st.booleans(), legend=st.booleans())
+def test_a_wrapped_matrix(machine: Machine, width: int, strip: bool, legend: bool) -> None:
+    """As a terminal of that width shows it, and as it is copied from there."""
+    lines = []
+    for line in machine.render(legend).expandtabs().split("\n"):
+        pieces = [line[at:at + width] for at in range(0, len(line), width)] or [""]
+        lines += [piece.rstrip() if strip else piece for piece in pieces]
+    try:
+        found = readings("\n".join(lines))
+    except ParseError:
+        return
+    assert len(found) <= 1
+    for one in found:
+        check(machine, one, whole=False)
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=machines(), data=st.data(), how=st.sampled_from(["tabs", "blanks", "one"]), legend=st.booleans())
+def test_a_matrix_cut_at_its_end(machine: Machine, data: st.DataObject, how: str, legend: bool) -> None:
+    text = without_tabs(machine.render(legend), how)
+    text = text[:data.draw(st.integers(0, len(text)))] + data.draw(st.sampled_from(["", "\n"]))
+    for one in readings(text):
+        check(machine, one, whole=False)
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=machines(), data=st.data(), legend=st.booleans(), end=st.sampled_from(["", "...", ">", " "]))
+def test_a_matrix_cut_at_its_right(machine: Machine, data: st.DataObject, legend: bool, end: str) -> None:
+    lines = machine.render(legend).expandtabs().split("\n")
+    at = data.draw(st.integers(10, max(map(len, lines))))
+    text = "\n".join(line[:at] + end if len(line) > at else line for line in lines)
+    try:
+        found = readings(text)
+    except ParseError:
+        return
+    for one in found:
+        check(machine, one, whole=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(machine=machines(), data=st.data())
+def test_lines_that_are_lost(machine: Machine, data: st.DataObject) -> None:
+    lines = machine.render().split("\n")
+    gone = data.draw(st.sets(st.integers(1, len(lines) - 1), max_size=5))
+    for one in readings("\n".join(line for number, line in enumerate(lines) if number not in gone)):
+        check(machine, one, whole=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(one=machines(), other=machines(), said=st.booleans())
+def test_two_nodes_in_one_text(one: Machine, other: Machine, said: bool) -> None:
+    if said:
+        texts = [f"{node}: {line}" for node, machine in (("n1", one), ("n2", other))
+                 for line in machine.render().split("\n")]
+        text = "\n".join(texts)
+    else:
+        text = f"[root@n1 ~]# nvidia-smi topo -m\n{one.render()}\n[root@n2 ~]# nvidia-smi topo -m\n{other.render()}"
+    found = readings(text)
+    assert len(found) == 2
+    check(one, found[0], whole=True)
+    check(other, found[1], whole=True)
+    assert [reading.known.get("node") for reading in found] == (["n1", "n2"] if said else [None, None])
+
+
+@pytest.mark.parametrize("text", ["", "GPU0", "GPU0 GPU1\n", "GPU0\tGPU1\tCPU Affinity\n", "NIC0: mlx5_0\n",
+                                  "the GPU0 X is fine\n"])
+def test_what_is_no_matrix(text: str) -> None:
+    assert read(Document("x", lines=tuple(text.split("\n")))) == ()
