@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from hpcadmin.fabric.discover import FABRIC_COMMANDS, fabric_answers, fabric_probe_script
 from hpcadmin.fabric.dump import Device, Devices, Dump, Ends, Line, devices_of
 from hpcadmin.fabric.faults import Fault, faults
 from hpcadmin.fabric.names import host_of, is_aggregation, is_generic, switch_name
@@ -16,8 +17,8 @@ from hpcadmin.fabric.tree import left_out, rails, slurm_tree, topology_conf, uni
 from hpcadmin.model import Fabric, FabricDevice, Node, SwitchPort
 
 __all__ = [
-    "Dump", "Fault", "build", "fabric_of", "faults", "from_neighbours", "join_nodes", "left_out", "rails",
-    "slurm_tree", "topology_conf", "units",
+    "FABRIC_COMMANDS", "Dump", "Fault", "build", "fabric_answers", "fabric_of", "fabric_probe_script", "faults",
+    "from_neighbours", "join_nodes", "left_out", "rails", "slurm_tree", "topology_conf", "units",
 ]
 
 

@@ -22,6 +22,7 @@ class Fault:
     note: bool = False
     device: str = ""
     port: int | None = None
+    others: tuple[str, ...] = ()     # further devices that it is about
 
 
 @dataclass(frozen=True)
@@ -217,10 +218,10 @@ def uneven_uplinks(view: View) -> Iterator[Fault]:
             names = [f"{short[name]} ({links} to {switches})" for name, (links, switches) in sorted(odd.items())]
             many = plural(len(found), what, "leaves" if level == 1 else None)
             yield Fault(f"uplinks are uneven: {len(odd)} of {many} have not {usual[0]} cables to "
-                        f"{usual[1]} switches above: {some(names)}", device=min(odd))
+                        f"{usual[1]} switches above: {some(names)}", device=min(odd), others=tuple(odd))
         else:
             names = [f"{links} from {short[name]}" for name, (links, _) in sorted(found.items())]
-            yield Fault(f"uplinks are uneven: {some(names)}", device=min(odd))
+            yield Fault(f"uplinks are uneven: {some(names)}", device=min(found), others=tuple(found))
 
 
 def separate(view: View) -> Iterator[Fault]:
