@@ -15,6 +15,8 @@ from hpcadmin.why._path import Target, resolve, show
 from hpcadmin.why._rules import COMMANDS, Look, rule_for
 from hpcadmin.why._sections import Section, Text, sections
 
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}m")
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -65,14 +67,15 @@ def _one(target: Target, found: Sequence[Section]) -> Explanation:
             lines, rest = _quoted(look, section, target)
             evidence += lines
             more += [rest] if rest else []
-    return Explanation(target.path, printable(_value(target), limit=500), _how(rule.how, target), tuple(evidence),
-                       tuple(more), _disagree(evidence))
+    value = printable(_value(target), limit=500)
+    return Explanation(target.path, value, _how(rule.how, target), tuple(evidence), tuple(more),
+                       _disagree(value, evidence))
 
 
 def _quoted(look: Look, section: Section, target: Target) -> tuple[list[Evidence], str]:
     places = look.find(section.lines, target)
     command = COMMANDS.get(section.name, section.name)
-    found = [Evidence(command, section.path, section.first + place, printable(section.lines[place].strip(), limit=300),
+    found = [Evidence(command, section.path, section.first + place, _line(section.lines[place]),
                       printable(look.pick(section.lines[place]), limit=100) if look.pick else "")
              for place in places[:SHOWN]]
     return found, f"{command}: {plural(len(places) - SHOWN, 'line')} more" if len(places) > SHOWN else ""
@@ -96,8 +99,13 @@ def _how(how: str, target: Target) -> str:
     return re.sub(r"\{([a-z_]{1,20})\}", lambda match: printable(target.words.get(match[1], "") or "-"), how)
 
 
-def _disagree(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    said: dict[str, list[str]] = {}
+def _line(text: str) -> str:
+    """Without what only a terminal understands."""
+    return printable(_ANSI.sub("", text).strip().replace("\t", "  "), limit=300)
+
+
+def _disagree(value: str, evidence: Iterable[Evidence]) -> tuple[str, ...]:
+    said: dict[str, list[str]] = {value.casefold(): [f"the inventory has {value}"]}
     for item in evidence:
         word = item.says.strip()
         if word and "?" not in word:

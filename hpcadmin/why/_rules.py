@@ -46,9 +46,9 @@ def _dmi(key: str, how: str = "as the firmware says") -> Rule:
     return Rule(how, (Look("dmi", at.start(f"{key}=")),))
 
 
-def _pci(name: str) -> Look:
-    """A column of the device's line in /sys/bus/pci/devices."""
-    return Look("pci", at.start("pci={pci}\t"), at.column(name))
+def _pci(column: str = "") -> Look:
+    """The device's line in /sys/bus/pci/devices. column: that says the same as the value."""
+    return Look("pci", at.start("pci={pci}\t"), at.column(column) if column else None)
 
 
 _KEYED_BY_PCI = "the device is found in each source by its PCI address {pci}"
@@ -132,7 +132,7 @@ _CPU: dict[str, Rule] = {
     "cpu.numa.*.distances": Rule("as the firmware says (ACPI SLIT)", (Look("numa", at.start("node{id}/distance:")),)),
 }
 _GPU: dict[str, Rule] = {
-    "vendor": Rule("by the vendor's number of the PCI device", (_pci("vendor"), *_AMD)),
+    "vendor": Rule("by the vendor's number of the PCI device", (_pci(), *_AMD)),
     "index": Rule("the tool's own number; it is joined with other sources by UUID and PCI address", (
         Look("nvidia_list", at.contains("{uuid}")), Look("nvidia_smi", at.smi_head), *_AMD)),
     "model": Rule(_KEYED_BY_PCI, (_smi("name", pick=at.said), _proc("Model"), Look("nvidia_list", _LISTED, at.listed),
@@ -141,7 +141,7 @@ _GPU: dict[str, Rule] = {
                                  Look("nvidia_list", _LISTED, at.listed_uuid), *_AMD)),
     "serial": Rule(_KEYED_BY_PCI, (_smi("serial"), *_AMD)),
     "pci": Rule("the address of the device, domain in four digits", (
-        Look("nvidia_smi", at.smi_head), _pci("pci"), Look("nvidia_proc", at.start("gpu {pci}")), *_AMD)),
+        Look("nvidia_smi", at.smi_head), _pci(), Look("nvidia_proc", at.start("gpu {pci}")), *_AMD)),
     "minor": Rule(_KEYED_BY_PCI + "; it is no index", (_smi("minor", pick=at.said), _proc("Device Minor"))),
     "device_file": Rule("/dev/nvidia and the minor number {minor}, where that file is there; for others the render "
                         "device", (_smi("minor"), _proc("Device Minor", None),
@@ -150,15 +150,15 @@ _GPU: dict[str, Rule] = {
     "numa": Rule("the device's numa_node; -1 is unknown", (
         _pci("numa"), Look("nvidia_topo", at.affinity_row), *_AMD)),
     "local_cpus": Rule("the device's local_cpulist, OS CPU ids", (
-        Look("pci", at.start("pci={pci}\t"), at.column("cpus")), Look("nvidia_topo", at.affinity_row), *_AMD)),
+        _pci("cpus"), Look("nvidia_topo", at.affinity_row), *_AMD)),
     "cores": Rule("the places, in the order of the node's cores, of those that have one of the GPU's local CPUs; cores "
                   "are ordered as hwloc and Slurm do: by package, NUMA node, caches, then by their lowest CPU", (
-                      Look("pci", at.start("pci={pci}\t")), Look("cpu_topology", at.core_lines),
+                      _pci(), Look("cpu_topology", at.core_lines),
                       Look("numa", at.contains("/cpulist:")), Look("nvidia_topo", at.affinity_row), *_AMD)),
     "vbios": Rule(_KEYED_BY_PCI, (_smi("vbios", pick=at.said), _proc("Video BIOS"), *_AMD)),
-    "pcie_gen": Rule("the link as it is now: an idle GPU goes down with it", (_smi("gen"), _pci("speed"))),
+    "pcie_gen": Rule("the link as it is now: an idle GPU goes down with it", (_smi("gen"), _pci())),
     "pcie_width": Rule("the link as it is now", (_smi("width", pick=at.said_number), _pci("width"))),
-    "pcie_gen_max": Rule("what the link can do", (_smi("gen_max"), _pci("maxspeed"))),
+    "pcie_gen_max": Rule("what the link can do", (_smi("gen_max"), _pci())),
     "pcie_width_max": Rule("what the link can do", (_smi("width_max", pick=at.said_number), _pci("maxwidth"))),
     "ecc": Rule(_KEYED_BY_PCI, (_smi("ecc"),)), "persistence": Rule(_KEYED_BY_PCI, (_smi("persistence"),)),
     "power_limit_w": Rule(_KEYED_BY_PCI, (_smi("power"),)),
@@ -170,7 +170,7 @@ _GPU: dict[str, Rule] = {
     "fabric_cluster_uuid": Rule(_KEYED_BY_PCI, (_smi("cluster"),)),
     "fabric_clique": Rule(_KEYED_BY_PCI, (_smi("clique"),)),
     "part_number": Rule(_KEYED_BY_PCI, (_smi("part"),)),
-    "pci_id": Rule("vendor:device", (_smi("device"), _pci("device"), *_AMD)),
+    "pci_id": Rule("vendor:device", (_smi("device"), _pci(), *_AMD)),
     "render": Rule("/dev/dri/renderD and this number, by PCI address", _AMD),
     "partition": Rule("compute and memory partition", _AMD),
     "nvlinks_active": Rule("links with a speed", (Look("nvidia_nvlink", at.links_of),)),
@@ -186,8 +186,8 @@ def _nic(how: str, *rdma: Look, net: bool = False, pick: Callable[[str], str] | 
     return Rule(how, (*rdma, *((Look("net", _NET, pick),) if net else ())))
 
 
-def _device(name: str = "") -> Look:
-    return Look("infiniband", _RDMA, at.column(name) if name else None)
+def _device() -> Look:
+    return Look("infiniband", _RDMA)
 
 
 _P = Look("infiniband", _PORT)
@@ -212,7 +212,7 @@ _NIC: dict[str, Rule] = {
     "psid": _nic("the board's ID", _device()), "model": _nic("the device's type", _device(), _CA),
     "mac": _nic("of the interface", net=True), "driver": _nic(_BY_RDMA, _device(), net=True),
     "pci": _nic(_BY_RDMA + ": the device behind it", _device(), net=True),
-    "numa": _nic("the device's numa_node; -1 is unknown", _device(), _pci("numa"), net=True),
+    "numa": _nic("the device's numa_node; -1 is unknown", _device(), _pci(), net=True),
     "virtual": _nic("no PCI device behind it, or a virtual function", _device(), net=True),
     "serial": _nic("of the adapter", Look("lspci", at.start("{pci}"))),
     "description": _nic("the device's node description, which the subnet manager shows", _device()),
@@ -220,9 +220,9 @@ _NIC: dict[str, Rule] = {
     "pf": _nic("the physical function that it is one of", _device(), net=True),
     "bond": _nic("the bond that the interface belongs to", net=True),
     "bonded": _nic("the interfaces of the bond", net=True),
-    "pcie_gen": Rule("the link of its PCI device", (_pci("speed"),)),
+    "pcie_gen": Rule("the link of its PCI device", (_pci(),)),
     "pcie_width": Rule("the link of its PCI device", (_pci("width"),)),
-    "pcie_gen_max": Rule("what the link can do", (_pci("maxspeed"),)),
+    "pcie_gen_max": Rule("what the link can do", (_pci(),)),
     "pcie_width_max": Rule("what the link can do", (_pci("maxwidth"),)),
     "gpu_relations": Rule("the adapter's column in the rows of the GPUs; the legend says which adapter it is", (
         Look("nvidia_topo", at.nic_rows),)),
