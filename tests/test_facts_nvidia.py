@@ -177,6 +177,19 @@ def test_kernel_log() -> None:
     assert quiet.known["driver"] == "550.90.07"
 
 
+def test_a_gpu_of_errors_in_the_table() -> None:
+    two = Made("535.154.05", "12.2", TRAY.gpus[:2])
+    whole = texts.as_table(two)
+    at = whole.rindex("| N/A   27C    P0    72W")
+    ill = whole[:at] + "|ERR!  ERR!  ERR!  ERR! /" + whole[at + len("| N/A   27C    P0    72W /"):]
+    reading = only(ill, "nvidia-smi")
+    assert "GPU 1 (0008:01:00.0) does not answer" in reading.refused
+    assert reading.known["gres_ok"] == []
+    fan = only(whole[:at] + "|ERR!" + whole[at + 5:], "nvidia-smi")
+    assert not fan.refused
+    assert fan.known["errors"] == [{"index": 1, "message": "ERR! (fan speed)"}]
+
+
 # --- MIG
 
 

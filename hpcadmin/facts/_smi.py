@@ -168,7 +168,7 @@ def slurm_types(shown: Iterable[Shown]) -> list[str]:
     for one in shown:
         if one.gpu.mig == "Enabled":
             types += [autodetected_mig(one.gpu.model, mig.profile) for mig in one.gpu.mig_devices] or [""]
-        elif one.name_cut or one.gpu.mig.endswith("*"):
+        elif one.name_cut or one.mig_mode in ("ERR!", "[Unknown Error]", "Unknown Error"):
             types.append("")
         else:
             types.append(autodetected(one.gpu.model))

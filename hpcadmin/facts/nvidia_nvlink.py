@@ -234,7 +234,7 @@ def _missing(gpus: Sequence[LinkedGpu], status: bool) -> Iterator[str]:
         elif numbers and numbers != list(range(len(numbers))):
             yield f"links of GPU {gpu.index}: only {fold_ids(numbers)} are shown"
         elif board and numbers and len(numbers) < board:
-            yield f"links of GPU {gpu.index}: {len(numbers)} are shown, a {gpu.model} has {board}"
+            yield f"links of GPU {gpu.index}: {len(numbers)} are shown, {gpu.model} has {board}"
         elif gpu is gpus[-1] and numbers and len(numbers) < usual and _alike(gpus) and status:
             yield f"links of GPU {gpu.index}: {len(numbers)} are shown, its peers have {usual}: the text may be cut"
         elif not _tells_links(gpu):

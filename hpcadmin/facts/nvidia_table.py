@@ -187,8 +187,11 @@ def _shown(row: _Row) -> Shown:
 
 
 def _faults(one: Shown, row: _Row, ecc: str) -> Iterator[str]:
-    for what in _error_readings(row):
-        yield f"ERR! in place of its {what}"
+    errors = list(_error_readings(row))
+    if len(set(errors).intersection(_READINGS)) > 2:
+        yield f"does not answer: ERR! in place of its {', '.join(errors)}"
+    elif errors:
+        yield f"ERR! in place of its {', '.join(errors)}"
     if ecc.isdigit() and int(ecc) > 0:
         yield f"{ecc} uncorrectable ECC errors since the driver was loaded"
     if one.gpu.mig_pending:
