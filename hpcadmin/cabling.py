@@ -32,6 +32,11 @@ def guid(text: str) -> str:
     return digits if _GUID.match(digits) else ""
 
 
+def _other_port(port: SwitchPort) -> str:
+    """As the other end calls it: by name on Ethernet, by number on InfiniBand."""
+    return port.peer_name or ("" if port.peer_port is None else str(port.peer_port))
+
+
 class Cabling:
     """By adapter GUID and port, by node and device, by node and interface."""
 
@@ -51,7 +56,7 @@ class Cabling:
         for device in fabric.devices:
             if device.kind != "switch":
                 for port in device.ports:
-                    end = End(port.peer, "" if port.peer_port is None else str(port.peer_port), guid(port.peer_guid))
+                    end = End(port.peer, _other_port(port), guid(port.peer_guid))
                     self._put(device, port, end)
 
     def _put(self, device: FabricDevice, port: SwitchPort, end: End) -> None:
@@ -59,6 +64,8 @@ class Cabling:
             self._by_guid.setdefault((guid(device.guid), port.number), end)
         if device.host and device.device:
             self._by_device.setdefault((device.host, device.device, port.number), end)
+        if device.host and port.name:                       # of Ethernet: the interface
+            self._by_device.setdefault((device.host, port.name, 0), end)
 
     def _switches(self, fabric: Fabric) -> None:
         """Their side of the cables, for adapters that are not described themselves."""
@@ -66,7 +73,7 @@ class Cabling:
             for port in switch.ports:
                 if port.peer_guid:
                     self._by_guid.setdefault((guid(port.peer_guid), port.peer_port or 1),
-                                             End(switch.name, str(port.number), guid(switch.guid)))
+                                             End(switch.name, port.name or str(port.number), guid(switch.guid)))
 
     def end(self, node: Node, nic: Nic) -> tuple[End | None, str]:
         """(what is at the other end, ""), or (None, why that is not known)."""
@@ -77,6 +84,8 @@ class Cabling:
         if (node.name, nic.rdma, number) in self._by_device:
             return self._by_device[node.name, nic.rdma, number], ""
         for name in (nic.netdev, nic.name):
+            if name and (node.name, name, 0) in self._by_device:
+                return self._by_device[node.name, name, 0], ""
             if name and (node.name, name) in self._lldp:
                 return self._lldp[node.name, name], ""
         if nic.link_layer == "InfiniBand":
@@ -92,6 +101,6 @@ def switch_links(fabric: Fabric) -> Iterator[tuple[tuple[str, int], tuple[str, E
     for switch in fabric.switches:
         for port in switch.ports:
             if (guid(port.peer_guid) or port.peer) in switches:
-                end = End(port.peer, "" if port.peer_port is None else str(port.peer_port), guid(port.peer_guid))
+                end = End(port.peer, _other_port(port), guid(port.peer_guid))
                 yield ((guid(switch.guid) or switch.name, port.number),
                        (switch.name, end, " ".join(filter(None, (port.width, port.speed)))))

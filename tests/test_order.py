@@ -244,6 +244,15 @@ def test_cables(cable: tuple[str, str, str], line: str) -> None:
     assert found == ([f"gpu001: {line}"] if line else [])
 
 
+def test_cables_of_an_ethernet_fabric() -> None:
+    host = FabricDevice("gpu001", "ca", host="gpu001",
+                        ports=(SwitchPort(1, name="eth1", peer="tor1", peer_port=7, peer_name="swp7"),))
+    seen = Inventory((node("gpu001"),), fabrics=(Fabric("ethernet", (host,)),))
+    assert order.compare(Order(cables=(Cable("gpu001", "eth1", "tor1", "swp7", 2),)), seen).ok
+    assert said(order.compare(Order(cables=(Cable("gpu001", "eth1", "tor1", "8", 2),)), seen)) == [
+        "gpu001: cable of eth1: ordered tor1 port 8, found tor1 port swp7"]
+
+
 def test_cables_that_nobody_can_see_are_not_right() -> None:
     plan = Order(cables=(Cable("gpu001", "mlx5_5", "leaf01", "3", 2), Cable("gpu007", "mlx5_0", "leaf01", "4", 3)))
     for fabrics in ((), (fabric((0, "leaf01", 1), incomplete=("cut off",)),)):
