@@ -250,3 +250,74 @@ def test_two_nodes_in_one_text(one: Machine, other: Machine, said: bool) -> None
                                   "the GPU0 X is fine\n"])
 def test_what_is_no_matrix(text: str) -> None:
     assert read(Document("x", lines=tuple(text.split("\n")))) == ()
+
+
+# --- what is said ---------------------------------------------------------------------------------------------------
+
+
+def matrix(rows: list[list[str]], tail: str = "0-31,64-95\t0\t\tN/A", legend: bool = True) -> Reading:
+    names = [f"GPU{n}" for n in range(len(rows))]
+    text = "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]) + "\n" + "".join(
+        "\t".join([name, *row, tail]) + "\n" for name, row in zip(names, rows, strict=True))
+    return readings(text + (LEGEND if legend else ""))[0]
+
+
+def mesh(count: int, label: str, *off: int) -> list[list[str]]:
+    return [[" X " if a == b else "SYS" if a in off or b in off else label for b in range(count)]
+            for a in range(count)]
+
+
+def said(reading: Reading, *, note: bool = False) -> str:
+    return "\n".join(finding.what for finding in reading.findings if finding.note == note)
+
+
+def test_a_gpu_off_the_fabric_is_a_fault() -> None:
+    found = matrix(mesh(8, "NV18", 2))
+    assert "GPU2 has no NVLink, its 7 peers do" in said(found)
+    assert found.known["faulty_gpus"] == [2]
+
+
+def test_bridges_are_no_faults() -> None:
+    pair = [[" X ", "NV4", "NODE"], ["NV4", " X ", "NODE"], ["NODE", "NODE", " X "]]
+    found = matrix(pair)
+    assert "GPU2 has no NVLink" in said(found, note=True)
+    assert said(found) == ""
+    assert "faulty_gpus" not in found.known
+
+
+def test_topo_mp_tells_nothing_of_nvlink() -> None:
+    text = "$ nvidia-smi topo -mp\n\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-7\nGPU1\tNODE\t X \t0-7\n"
+    found = readings(text)[0]
+    assert (found.kind, found.known["links"]) == ("nvidia-smi topo -mp", None)
+    assert "NVLink is unknown" in said(found)
+
+
+def test_six_entries_are_no_whole_list() -> None:
+    found = matrix(mesh(2, "NV4"), tail="0,2,4,6,8,10\t0\t\tN/A")
+    assert found.known["affinity_truncated"]
+    assert found.assumed == ({"if": "always", "values": None},)
+
+
+def test_the_cpus_of_a_job_are_refused() -> None:
+    assert "job or container" in matrix(mesh(2, "NV4"), tail="3\t0\t\tN/A").refused
+    text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-3\t0\nGPU1\tSYS\t X \t\t1\n\nLegend:\n"
+    assert "empty" in readings(text)[0].refused
+
+
+def test_a_matrix_of_peer_access_is_another_question() -> None:
+    text = " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
+    assert readings(text) == ()
+
+
+def test_rows_that_contradict_are_named() -> None:
+    found = matrix([[" X ", "NV4"], ["SYS", " X "]])
+    assert not found.known["symmetric"]
+    assert "contradicts itself" in said(found)
+    with pytest.raises(ParseError, match="shifted"):
+        matrix([["SYS", " X "], ["SYS", " X "]])
+
+
+def test_a_label_that_is_not_known_is_no_zero() -> None:
+    found = matrix([[" X ", "MTL"], ["MTL", " X "]])
+    assert found.known["links"][0][1] is None
+    assert "MTL" in said(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hpcadmin.facts._base import fold_ids
 from hpcadmin.text import plural
@@ -171,3 +171,47 @@ def notes(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:
                         yield (f"{names[a]} and {names[b]} have {plural(few, f'{kind} link')}, the other joined pairs "
                                f"{fold_ids(count for count in counts if count != few)}")
 
+
+
+# --- of a node --------------------------------------------------------------------------------------------------------
+
+
+def of_labels(labels: Sequence[Sequence[str]]) -> list[list[int | None]]:
+    """Counts from the labels of topo -m, row and column by GPU."""
+    return [[-1 if a == b else count(label) for b, label in enumerate(row)] for a, row in enumerate(labels)]
+
+
+def problems(labels: Sequence[Sequence[str]], numbers: Sequence[int], *, mig: Collection[int] = (),
+             active: Mapping[int, int | None] | None = None) -> list[str]:
+    """What is wrong with a node's links, for its problems. numbers: of the GPUs; mig: those in MIG mode, which shows
+    no NVLink; active: links of each GPU that `nvlink -s` shows as up."""
+    links = of_labels(labels)
+    hidden = [place for place, number in enumerate(numbers) if number in mig]
+    for a in hidden:
+        for b in range(len(links)):
+            if a != b and links[a][b] == 0:
+                links[a][b] = links[b][a] = None
+    names = [f"GPU{number}" for number in numbers]
+    found = list(faults(links, names, "NVLink"))
+    for place, number in enumerate(numbers):
+        up = (active or {}).get(number)
+        row = [cell for other, cell in enumerate(links[place]) if other != place]
+        if up is None or not row or any(cell is None for cell in row):
+            continue
+        counts = [cell for cell in row if cell]
+        if bool(up) != bool(counts):
+            found.append(f"GPU{number}: nvlink -s shows {plural(up, 'active link')}, topo -m "
+                         f"{'links to ' + plural(len(counts), 'GPU') if counts else 'no NVLink'}")
+        elif counts and up not in (sum(counts), max(counts)):
+            found.append(f"GPU{number}: nvlink -s shows {plural(up, 'active link')}, topo -m NV{max(counts)} to "
+                         f"{plural(len(counts), 'GPU')}")
+    return found
+
+
+def differences(one: Matrix, other: Matrix, names: Sequence[str], sources: tuple[str, str]) -> Iterator[str]:
+    """Pairs of GPUs of which two sources (topo -m, NCCL's topology file, nvlink -R) tell different counts."""
+    for a in range(len(one)):
+        for b in range(a):
+            mine, theirs = one[a][b], other[a][b]
+            if mine is not None and theirs is not None and mine != theirs:
+                yield f"{names[b]} and {names[a]} have {mine} links by {sources[0]}, {theirs} by {sources[1]}"

@@ -17,7 +17,6 @@ _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_]
 _NEAR_CPU = re.compile(r"The GPUs? that (?:have|has) an affinity with CPU ([0-9]{1,5}) (?:are|is):")
 _NUMBERS = re.compile(r"[0-9]{1,3}(?:, ?[0-9]{1,3}){0,63}\Z")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
-_P2P = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR"})
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,6 @@ class Matrix:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"GPU{number}" for number in self.gpus)
-
-    @property
-    def p2p(self) -> bool:
-        """The matrix of `topo -p2p`: what the driver allows, not how devices are connected."""
-        return any(label in _P2P for label in self.labels.values())
 
     @property
     def nvlink_told(self) -> bool:

@@ -186,7 +186,8 @@ class _Scan:
             return None
         texts, after = [text], place + 1
         while True:
-            header = next((found for found in map(_read_header, texts) if found), None)
+            header = max((found for found in map(_read_header, texts) if found),
+                         key=lambda found: len(found.names), default=None)
             follows = self.texts[after] if after < len(self.texts) else ""
             ends = not _may_go_on(follows) or after - place >= MAX_PIECES or (
                 header is not None and header.whole and not _TAIL_WORDS.issuperset(follows.split()))

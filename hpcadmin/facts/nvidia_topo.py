@@ -71,16 +71,16 @@ def read(document: Document) -> tuple[Reading, ...]:
         raise ParseError(exc.what, where=document.name) from exc
     readings = []
     for block in found:
+        if block.p2p:
+            continue                     # another question, which nvidia_p2p answers
         try:
             readings.append(_reading(build(block, open_end=document.open_end)))
         except ParseError as exc:
             raise ParseError(exc.what, where=f"{document.name}:{block.header.line}") from exc
-    return tuple(reading for reading in readings if reading)
+    return tuple(readings)
 
 
-def _reading(matrix: Matrix) -> Reading | None:
-    if matrix.p2p:
-        return None                      # nvidia_p2p reads those
+def _reading(matrix: Matrix) -> Reading:
     reasons = [reason for reason in (
         "it is incomplete: " + "; ".join(matrix.missing) if matrix.unsound else "", _topo_known.restricted(matrix),
     ) if reason]
