@@ -120,5 +120,6 @@ def test_numa_nodes_give_cores_where_their_order_is_certain():
     counts = Cpu(sockets=2, cores_per_socket=4, threads_per_core=2, numa=nodes)
     assert _cores.of_cpus(counts, nodes[1].cpus).text == "4-7"
     assert _cores.of_cpus(counts, nodes[1].cpus[:6]).text is None
-    assert _cores.of_cpus(Cpu(sockets=4, cores_per_socket=2, threads_per_core=2, numa=nodes), nodes[0].cpus).text is None
+    four = Cpu(sockets=4, cores_per_socket=2, threads_per_core=2, numa=nodes)
+    assert _cores.of_cpus(four, nodes[0].cpus).text is None
     assert _cores.of_cpus(Cpu(numa=nodes), nodes[0].cpus).text is None

@@ -163,6 +163,7 @@ def findings(matrix: Matrix) -> Iterator[Finding]:
                       "contradicts itself", matrix.lines.get(a))
     yield from _of_links(matrix)
     yield from _of_affinity(matrix)
+    yield from _of_numa(matrix)
     for what in numa_contradictions(matrix):
         yield Finding(what)
     yield from _of_nics(matrix)
@@ -189,6 +190,28 @@ def _of_links(matrix: Matrix) -> Iterator[Finding]:
             label.startswith("NV") for label in matrix.labels.values()):
         yield Finding("neither command nor legend is there: taken for topo -m, not -mp, which would hide NVLink",
                       matrix.first, note=True)
+
+
+def _of_numa(matrix: Matrix) -> Iterator[Finding]:
+    numa = _numa(matrix)
+    lists = sorted({text for text in numa if isinstance(text, str)})
+    if lists:
+        yield Finding(f"NUMA affinity {', '.join(lists)}: lists, with nodes of memory alone; they are no sockets",
+                      note=True)
+    if len(matrix.gpus) == 1 and len(matrix.nics) > 1 and any(
+            nic.get("remote_from_all_gpus") for nic in nics(matrix).values()):
+        yield Finding(f"one GPU beside {len(matrix.nics)} NICs, some of them remote: other GPUs of the node may be "
+                      "hidden from where this was taken", note=True)
+    links = matrix.links() or []
+    across = [f"{matrix.names[a]}-{matrix.names[b]}" for b in range(len(links)) for a in range(b)
+              if (links[a][b] or 0) > 0 and None not in (numa[a], numa[b]) and numa[a] != numa[b]]
+    if 0 < len(across) <= len(links):
+        yield Finding(f"NVLinks {', '.join(across)} join GPUs of different NUMA nodes", note=True)
+    best = [nic["nics"][0] for nic in _gpu_nearest(matrix) if nic and nic["relation"] in ("PIX", "PXB")]
+    order = [matrix.nics.index(name) if name in matrix.nics else matrix.devices.index(name) for name in best]
+    if order != sorted(order):
+        yield Finding(f"the NICs nearest to the GPUs, in the GPUs' order, are {', '.join(best)}: not the order of "
+                      "their numbers", note=True)
 
 
 def _of_affinity(matrix: Matrix) -> Iterator[Finding]:

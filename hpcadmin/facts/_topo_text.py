@@ -12,6 +12,7 @@ MAX_COLUMNS = 300
 MAX_PIECES = 7                   # physical lines that one wrapped line may fill
 ESCAPES = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|\[[0-9]{1,2}(?:;[0-9]{1,2}){0,3}m")  # the second: ESC itself is lost
 LABELS = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "C2C", "XGMI", "N/A", "Self", "X", "OK", "CNS", "GNS", "TNS", "NS")
+_P2P = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR"})
 TAILS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 _GPU = re.compile(r"GPU[0-9]{1,3}\Z")
@@ -80,6 +81,11 @@ class Block:
     after: int                       # last line before the next one
     stream: tuple[tuple[int, str], ...]      # (line number, text) of the same speaker
     who: str = ""                    # "node01" where each line began with "node01: "
+
+    @property
+    def p2p(self) -> bool:
+        """The matrix of `topo -p2p`: what the driver allows, not how devices are connected."""
+        return any(label in _P2P for row in self.rows for label in row.cells)
 
 
 def blocks(lines: Sequence[str]) -> list[Block]:
