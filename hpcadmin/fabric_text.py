@@ -38,9 +38,9 @@ def _head(view: View) -> str:
     rate = ", ".join(f"{count} at {name or 'unknown rate'}" for name, count in rates.most_common(3))
     leaves = sum(switch.level == 1 for switch in fabric.switches)
     count = sum(len(device.ports) for device in cards) if fabric.kind == "ethernet" else len(cards)
-    return (f"{fabric.kind}: {plural(len(fabric.switches), 'switch', 'switches')} ({plural(leaves, 'leaf', 'leaves')}), "
-            f"{plural(len(named), 'host')}, {plural(count, 'host port')}, {plural(sum(rates.values()), 'cable')}"
-            + (f" ({rate})" if rate and fabric.kind == "infiniband" else ""))
+    switches = f"{plural(len(fabric.switches), 'switch', 'switches')} ({plural(leaves, 'leaf', 'leaves')})"
+    many = f"{plural(len(named), 'host')}, {plural(count, 'host port')}, {plural(sum(rates.values()), 'cable')}"
+    return f"{fabric.kind}: {switches}, {many}" + (f" ({rate})" if rate and fabric.kind == "infiniband" else "")
 
 
 def _mark(name: str, marked: set[str]) -> str:

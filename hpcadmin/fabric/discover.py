@@ -6,7 +6,7 @@ import re
 
 from hpcadmin.errors import ParseError, UsageError
 
-# Both read the whole fabric with management datagrams, which takes seconds on a large one and needs root or umad rights.
+# Both read the whole fabric with management datagrams, which takes seconds on a large one and needs root.
 FABRIC_COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ibnetdiscover", ("ibnetdiscover",)),
     ("iblinkinfo", ("iblinkinfo",)),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hpcadmin.fabric.names import is_generic
+from hpcadmin.fabric.names import host_of, is_generic
 
 NO_LIDS = (None, 0, 0xFFFF)
+MAX_CARD_PORTS = 16
 SPEEDS = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR", "GDR")
 
 
@@ -123,10 +124,11 @@ class _Same:
         return place
 
     def join(self, a: tuple[str, object], b: tuple[str, object]) -> None:
-        one, other = self.find(a), self.find(b)
-        if one != other:
-            low, high = sorted((one, other))
-            self.parent[high] = low
+        self.unite(self.find(a), self.find(b))
+
+    def unite(self, one: int, other: int) -> None:
+        low, high = sorted((self.root(one), self.root(other)))
+        self.parent[high] = low
 
 
 def _keys(end: End, fabric: str) -> list[tuple[str, object]]:
@@ -148,6 +150,8 @@ def devices_of(dumps: Iterable[Dump]) -> Devices:
     _join_cables(same, named)
     _join_lids(same, [end for _, line, _, _ in named for end in (line.here, line.there) if end]
                + [end for _, end, _, _ in blocks])
+    _join_ports(same, [(key, end) for _, line, *keys in named
+                       for key, end in zip(keys, (line.here, line.there), strict=True) if key and end])
     found: dict[int, Device] = {}
     order: list[tuple[int, int, tuple[str, object], End, bool]] = [
         (number, 0, key, end, True) for _, end, number, key in blocks]
@@ -203,6 +207,21 @@ def _join_lids(same: _Same, ends: list[End]) -> None:
             same.join(("guid", next(iter(guids))), ("lid", lid))
 
 
+def _join_ports(same: _Same, ends: list[tuple[tuple[str, object], End]]) -> None:
+    """Ports of one adapter where a tool tells their own GUIDs alone: they have the adapter's description, and other
+    numbers than each other (two hosts of one name have the same)."""
+    cards: dict[str, dict[int, set[int]]] = {}
+    for key, end in ends:
+        if end.kind != "switch" and not end.guid and end.port_guid and all(host_of(end.description)):
+            cards.setdefault(end.description, {}).setdefault(same.find(key), set()).add(end.port)
+    for roots in cards.values():
+        first, *others = roots
+        numbers = [number for ports in roots.values() for number in ports]
+        if len(numbers) <= MAX_CARD_PORTS and len(numbers) == len(set(numbers)):
+            for other in others:
+                same.unite(first, other)
+
+
 def _tell(device: Device, end: End, number: int, block: bool) -> None:
     device.kind = device.kind or end.kind
     device.guid = device.guid or end.guid
@@ -245,7 +264,6 @@ def _plug(devices: Devices, here: int, line: Line, there: int | None) -> None:
 def _kinds(devices: Devices) -> None:
     """Where the dump does not tell: what has several ports under one LID is a switch, what is plugged into a switch and
     has an adapter's description is an adapter."""
-    from hpcadmin.fabric.names import host_of  # noqa: PLC0415
     for device in devices.items:
         lids = {port.lid for port in device.ports.values()}
         if not device.kind and len(device.ports) > 1 and len(lids) == 1:
@@ -255,6 +273,7 @@ def _kinds(devices: Devices) -> None:
     for device in devices.items:
         peers = [devices.items[port.peer].kind for port in device.ports.values() if port.peer is not None]
         if not device.kind and peers:
-            device.kind = "switch" if "ca" in peers or max(device.ports) > 2 else "ca" if "switch" in peers else ""
+            card = "switch" in peers and is_generic(device.description)
+            device.kind = "switch" if "ca" in peers or max(device.ports) > 2 else "ca" if card else ""
         elif not device.kind and device.ports and max(device.ports) > 2:
             device.kind = "switch"

@@ -225,7 +225,7 @@ def _parents(switches: list[FabricDevice], below: dict[str, str], level: int) ->
     for switch, names in sorted(children.items()):
         if names:
             found[_root(group, names[0])][0].append(switch)
-    return [(sorted(above), sorted(under)) for above, under in found.values()]
+    return sorted(((sorted(above), sorted(under)) for above, under in found.values()), key=lambda pair: pair[1])
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -63,6 +63,7 @@ def _missing(dump: Dump, fabric: Fabric, devices: Devices) -> list[str]:
         bare = [device.name for device, told in switches if not told.block]
         if bare and dump.blocks:
             found.append(f"{plural(len(bare), 'switch', 'switches')} without a part of their own: {_some(bare)}")
+        found += _cards_without_part(fabric, devices)
     if dump.kind == "iblinkinfo":
         headless = [device.name for device, told in switches if not device.guid]
         if headless:
@@ -71,7 +72,19 @@ def _missing(dump: Dump, fabric: Fabric, devices: Devices) -> list[str]:
             found += _one_sided(dump)
     if dump.kind == "ibnetdiscover -l":
         found.append("a list of devices has no links")
+    unsure = [device.name for device in fabric.devices if not device.kind]
+    if unsure:
+        found.append(f"what these are, switches or adapters: {_some(unsure)}")
     return found + _loose(dump, fabric)
+
+
+def _cards_without_part(fabric: Fabric, devices: Devices) -> list[str]:
+    """Adapters come last: where some are told only by what they are plugged into, the end is missing."""
+    cards = [(device.name, told) for device, told in zip(fabric.devices, devices.items, strict=True)
+             if device.kind == "ca"]
+    bare = [name for name, told in cards if not told.block]
+    return [f"{plural(len(bare), 'adapter')} without a part of their own: {_some(bare)}"] \
+        if bare and len(bare) < len(cards) else []
 
 
 def _one_sided(dump: Dump) -> list[str]:

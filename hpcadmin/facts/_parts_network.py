@@ -21,6 +21,7 @@ def part(reading: Reading) -> Part | None:
     if isinstance(value, tuple) and value and all(isinstance(device, RdmaDevice) for device in value):
         # ibdev2netdev names the interface of a port, which is then known by name alone.
         netdevs = {(device.name, port.number): port.netdev for device in value for port in device.ports}
-        nics = (replace(nic, netdev=nic.netdev or netdevs.get((nic.rdma, nic.port or 0), "")) for nic in _nic.join(value))
-        return Part(reading.kind, Node("", nics=tuple(nics)))
+        nics = tuple(replace(nic, netdev=nic.netdev or netdevs.get((nic.rdma, nic.port or 0), ""))
+                     for nic in _nic.join(value))
+        return Part(reading.kind, Node("", nics=nics))
     return None

@@ -17,7 +17,7 @@ _HEAD = re.compile(r'(Switch|Ca|Rt|Router)\s{1,20}([0-9]{1,4})\s{1,20}"([SHR])-(
 _PORT = re.compile(
     r'\[([0-9]{1,3})\](?:\[ext [^\]]{0,20}\])?(?:\(([0-9a-fA-F]{1,16})\))?\s{0,40}(?:\[ext [^\]]{0,20}\])?\s{0,40}'
     r'"([SHR])-([0-9a-fA-F]{16})"\[([0-9]{1,3})\](?:\[ext [^\]]{0,20}\])?\s{0,40}(?:\[ext [^\]]{0,20}\])?'
-    r'(?:\(([0-9a-fA-F]{1,16})\))?\s{0,40}(.{0,400})\Z')
+    r'(?:\(([0-9a-fA-F]{1,16})\))?\s{0,40}(#.{0,400})\Z')
 _REST = re.compile(r'#\s{0,20}(?:lid ([0-9]{1,5}) lmc [0-9]{1,3} )?"(.{0,200})"(?:\s{1,20}lid ([0-9]{1,5}))?'
                    r'(.{0,120})\Z')
 _RATE = re.compile(r"\s([0-9]{1,2})x ?([A-Z0-9?]{1,8})(?![A-Za-z0-9])")
@@ -69,6 +69,11 @@ def read(document: Document) -> tuple[Reading, ...]:
             runs.append(_Run("", number, number))
         elif not _GUID.match(text) and not _line(runs, text, number) and runs and _BEGINS.match(raw):
             runs[-1].unread.append((number, clean(text, 80)))
+    if runs and runs[-1].form == "" and runs[-1].lines:
+        # Every line ends with the link's rate, but for those that somebody cut.
+        end = runs[-1].lines[-1]
+        if not end.speed and end.there and not any(line.strip() for line in document.lines[end.line:]):
+            runs[-1].unread.append((end.line, "the end of the line"))
     return tuple(run.reading() for run in runs if run.blocks or run.lines or run.unread)
 
 
@@ -93,8 +98,10 @@ def _line(runs: list[_Run], text: str, number: int) -> bool:
             run.blocks.append((run.here, number))
         elif run.here is None:
             run.unread.append((number, clean(text, 80)))
+        elif (rest := _REST.match(match[7])) is None:
+            return False
         else:
-            run.lines.append(_port(run.here, match, number))
+            run.lines.append(_port(run.here, match, rest, number))
         return True
     return False
 
@@ -103,13 +110,12 @@ def _lid(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _port(block: End, match: re.Match[str], number: int) -> Line:
-    rest = _REST.match(match[7])
-    rate = _RATE.search(rest[4]) if rest else None
-    own_lid = _lid(rest[1]) if rest and rest[1] else block.lid
+def _port(block: End, match: re.Match[str], rest: re.Match[str], number: int) -> Line:
+    rate = _RATE.search(rest[4])
+    own_lid = _lid(rest[1]) if rest[1] else block.lid
     here = End(int(match[1]), block.kind, block.guid, guid(match[2] or ""), own_lid, block.description)
     there = End(int(match[5]), _LETTERS[match[3]], guid(match[4]), guid(match[6] or ""),
-                _lid(rest[3]) if rest else None, clean(rest[2]) if rest else "")
+                _lid(rest[3]), clean(rest[2]))
     return Line(here, there, f"{int(rate[1])}X" if rate else "", speed_of(rate[2]) if rate else "", line=number)
 
 
