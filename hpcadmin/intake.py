@@ -15,13 +15,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from hpcadmin.documents import MAX_BYTES, decode, documents, is_capture, tree
+from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, is_capture, tree
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.facts import Document
 from hpcadmin.files import read_bounded
+from hpcadmin.gathered import by_node, may_be
 from hpcadmin.hosts import is_node_name
 
 MAX_FILES = 200_000
+PEEK = 1024                              # of a file, to see whether it may be of many nodes
 MAX_TREE_FILE = 256 * 1024               # of a file of /sys or /proc
 MAX_ARCHIVE = 512 * 1024 * 1024          # unpacked
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
@@ -62,8 +64,33 @@ def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
     loaders: dict[str, list[Loader]] = {}
     for path in paths:
         for name, reader in _walk(path):
-            loaders.setdefault(node or name, []).append(reader)
+            for own, each in _gathered(name, reader):
+                loaders.setdefault(node or own, []).append(each)
     return loaders
+
+
+def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
+    """One reader for each node in a text that pdsh, clush or dshbak made of many; else the reader as it is."""
+    found: dict[str, tuple[str, ...]] = {}
+    file = ""
+    try:
+        if isinstance(reader, partial) and reader.func is _content:
+            path: Path = reader.args[0]
+            file, found = str(path), _nodes_in(partial(read_bounded, path))
+        elif isinstance(reader, partial) and reader.func is iter and isinstance(reader.args[0][0], tuple):
+            file, data = reader.args[0][0]
+            found = _nodes_in(lambda limit: data[:limit])
+    except StoreError:
+        found = {}                       # who reads it says so
+    if not found:
+        yield name, reader
+    for own, lines in found.items():
+        yield own, partial(iter, documents(file, "\n".join(lines).encode("utf-8", "surrogateescape")))
+
+
+def _nodes_in(head: Callable[..., bytes]) -> dict[str, tuple[str, ...]]:
+    first = next((line for line in clean_lines(decode(head(limit=PEEK))) if line.strip()), "")
+    return by_node(clean_lines(decode(head(limit=MAX_BYTES)))) if may_be(first) else {}
 
 
 def load(node: str, loaders: Iterable[Loader]) -> Taken:

@@ -143,3 +143,39 @@ def test_xml_inside_a_text_keeps_its_line_numbers() -> None:
                                             ("<topology>", "xml"), ('{"cut": ', "json"), ("x", "text"), ("", "text")])
 def test_forms(text: str, form: str) -> None:
     assert documents("x", text.encode())[-1].form == form
+
+
+TOPO = ["\tGPU0\tGPU1\tCPU Affinity", "GPU0\t X \tNV4\t0-7", "GPU1\tNV4\t X \t0-7"]
+
+
+def test_outputs_of_many_nodes_in_one_text(tmp_path: Path) -> None:
+    lines = [f"n{node}: {line}" for line in TOPO for node in (1, 2)]
+    (tmp_path / "all.txt").write_text("\n".join(lines))
+    found = {one.node: one.documents[0] for one in take([str(tmp_path / "all.txt")])}
+    assert list(found) == ["n1", "n2"]
+    # Line numbers are those of the file.
+    assert found["n2"].lines[3] == TOPO[1] and found["n2"].lines[2] == ""
+
+
+def test_folded_blocks_of_dshbak_and_clush(tmp_path: Path) -> None:
+    rule = "-" * 15
+    text = "\n".join([rule, "n[1-2,4] (3)", rule, *TOPO, rule, "n3", rule, "command not found"])
+    (tmp_path / "all.txt").write_text(text)
+    found = {one.node: one.documents[0].lines for one in take([str(tmp_path / "all.txt")])}
+    assert list(found) == ["n1", "n2", "n4", "n3"]
+    assert found["n1"] == found["n4"] and found["n3"][-1] == "command not found"
+
+
+def test_several_such_texts_are_joined_by_node(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("\n".join(f"n{node}: {line}" for line in TOPO for node in (1, 2)))
+    found = {one.node: len(one.documents) for one in take([str(tmp_path / "a"), str(tmp_path / "b")])}
+    assert found == {"n1": 2, "n2": 2}
+
+
+@pytest.mark.parametrize("text", [
+    "Architecture: x86_64\nCPU(s): 4\nSocket(s): 1\n", "slurmd-n1: debug: a\nslurmd-n1: debug: b\nslurmd-n1: x: c\n",
+    "error: a\nerror: b\nerror: c\n", "-----\nn1\n", "", "n1: a\nn1: b\nplain\nplain\nplain\nplain\n"])
+def test_texts_of_one_node_stay_whole(tmp_path: Path, text: str) -> None:
+    (tmp_path / "n9.txt").write_text(text)
+    assert list(taken(tmp_path / "n9.txt")) == ["n9"]
