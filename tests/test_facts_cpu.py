@@ -279,10 +279,11 @@ def test_a_dump_of_sys() -> None:
 @pytest.mark.parametrize(("path", "text", "what"), [
     ("cpu/cpu1/topology/package_cpus", "0000000f", "topology masks: the packages do not agree (CPUs 1 name 0-3"),
     ("cpu/cpu1/topology/core_cpus", "00000006", "topology masks: the cores do not agree (CPUs 1 name 1-2"),
-    ("cpu/cpu0/cache/index3/shared_cpu_map", "000000ff", "shared_cpu_map (0-7) contradicts shared_cpu_list"),
+    ("cpu/cpu0/cache/index3/shared_cpu_map", "000000ff",
+     "shared_cpu_map contradicts shared_cpu_list (cpu0 L3 cache: 0-7 and 0-1,4-5)"),
     ("cpu/cpu2/topology/physical_package_id", "0", "topology masks: package 0 is CPUs 0-2,4-5"),
     ("cpu/cpu2/topology/physical_package_id", "-1", "names no package"),
-    ("node/node1/cpulist", "2-3", "node1: cpumap (2-3,6-7) contradicts cpulist (2-3)"),
+    ("node/node1/cpulist", "2-3", "cpumap contradicts cpulist (node1: 2-3,6-7 and 2-3)"),
     ("node/has_memory", "0-2,8", "NUMA nodes 2 are off line")])
 def test_files_of_sys_that_contradict(path: str, text: str, what: str) -> None:
     files = strategies.sysfs(_two_sockets())
@@ -293,19 +294,31 @@ def test_files_of_sys_that_contradict(path: str, text: str, what: str) -> None:
     assert not reading.refused or reading.known["cores_per_socket"] is None
 
 
-def test_masks_that_only_split_a_package_are_an_old_kernels_fault() -> None:
+def test_masks_that_only_split_a_package_leave_sockets_open() -> None:
     files = strategies.sysfs(_two_sockets())
     for cpu, own in ((0, "00000011"), (4, "00000011"), (1, "00000022"), (5, "00000022")):
         files[f"sys/devices/system/cpu/cpu{cpu}/topology/package_cpus"] = own
         del files[f"sys/devices/system/cpu/cpu{cpu}/topology/package_cpus_list"]
     reading = tree(files)
-    assert counts(reading) == (2, 2, 2)
+    assert counts(reading) == (None, None, 2)
     assert "package 0: its masks name parts of it only" in said(reading)
+    assert not reading.refused
+
+
+def test_threads_with_core_ids_of_their_own_are_cores() -> None:
+    files = strategies.sysfs(_two_sockets())
+    for cpu in range(8):
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/core_id"] = str(cpu)
+    reading = tree(files)
+    assert counts(reading) == (2, 4, 1)
+    assert "compute units" in said(reading)
 
 
 @pytest.mark.parametrize("extra", [
     {"proc/self/cgroup": "3:cpuset:/slurm/job_7\n", "sys/fs/cgroup/cpuset/slurm/job_7/cpuset.cpus": "0-3\n"},
     {"proc/self/cgroup": "0::/system.slice/job\n", "sys/fs/cgroup/system.slice/job/cpuset.cpus.effective": "0-3\n"},
+    {"proc/self/cpuset": "/uid_7/job_9\n", "proc/mounts": "none /cgroup/unified cgroup2 rw 0 0\n",
+     "cgroup/unified/uid_7/job_9/cpuset.cpus.effective": "0-3\n"},
     {"proc/self/status": "Name:\tsh\nCpus_allowed_list:\t0-3\n"}])
 def test_a_dump_made_inside_a_job_is_refused(extra: dict[str, str]) -> None:
     reading = tree({**strategies.sysfs(_two_sockets()), **extra})

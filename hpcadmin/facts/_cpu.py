@@ -29,12 +29,13 @@ class HasCpu(Protocol):
 def from_topology(topology: CpuTopology, numa: Collection[NumaNode], problems: list[str]) -> Cpu:
     """The counts are None, with a problem, where sockets or cores are not alike."""
     packages = _packages(topology, problems)
-    cores = _cores(topology, packages, numa, problems)
+    cores = _cores(topology, packages, numa, problems) if packages else ()
     per_socket = [sum(core.socket == socket for core in cores) for socket in range(len(packages))]
-    threads = {len(core.cpus) for core in cores}
+    threads = {len(core.cpus) for core in cores} or {
+        len(core) for core in _threads(topology, frozenset(topology.online), [])}
     if len(set(per_socket)) > 1:
         problems.append(f"CPU: sockets with different numbers of cores ({', '.join(map(str, per_socket))})")
-    if len(threads) > 1:
+    if len(threads) > 1 and cores:
         few = [core for core in cores if len(core.cpus) < max(threads)]
         problems.append(f"CPU: {len(few)} of {len(cores)} cores have fewer than {max(threads)} threads "
                         f"(CPUs {fold_ids(cpu for core in few[:8] for cpu in core.cpus)})")
@@ -71,8 +72,7 @@ def _cores(topology: CpuTopology, packages: Mapping[int, Cpus], numa: Collection
     online = frozenset(topology.online)
     package_of = {cpu: package for package, cpus in packages.items() for cpu in cpus}
     numa_of = {cpu: node.id for node in numa for cpu in node.cpus}
-    found = {frozenset(line.siblings) & online or frozenset({line.cpu})
-             for line in topology.cpus if line.cpu in package_of}
+    found = _threads(topology, online, problems)
     sets = [*packages.values(), *(frozenset(node.cpus) & online for node in numa), *_shared(topology, online)]
     kept, crossing = nested([*sets, *found])
     for group in crossing:
@@ -90,6 +90,25 @@ def _cores(topology: CpuTopology, packages: Mapping[int, Cpus], numa: Collection
         socket = logical.setdefault(package_of[lowest], len(logical))
         made.append(Core(socket, numa_of.get(lowest), tuple(sorted(core))))
     return tuple(made)
+
+
+def _threads(topology: CpuTopology, online: Cpus, problems: list[str]) -> set[Cpus]:
+    """The CPUs of each core. Siblings with core ids of their own (compute units of AMD's family 15h) are cores, as
+    hwloc and Slurm take them."""
+    core_of = {line.cpu: line.core for line in topology.cpus if line.core is not None}
+    found: set[Cpus] = set()
+    units = 0
+    for own, cpu in {line.siblings: line.cpu for line in topology.cpus}.items():
+        siblings = frozenset(own) & online or frozenset({cpu})
+        if len({core_of.get(each) for each in siblings}) > 1:
+            units += 1
+            found |= {frozenset({each}) for each in siblings}
+        else:
+            found.add(siblings)
+    if units:
+        problems.append(f"CPU: {units} pairs of threads have core ids of their own (compute units): each thread is "
+                        "taken for a core, as Slurm does; lscpu counts threads")
+    return found
 
 
 def _shared(topology: CpuTopology, online: Cpus) -> list[Cpus]:

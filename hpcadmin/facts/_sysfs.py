@@ -85,10 +85,14 @@ class Sysfs:
     nodes: dict[int, dict[str, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    split: bool = False              # masks of packages name parts of what has one id
     _read: dict[str, Cpus | None] = field(default_factory=dict)    # masks and lists by their text: many CPUs have one
     _total: int = 0
+    _unlike: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # Old kernels end some lists with NUL.
+        self.files = {path: text.replace("\0", "") if "\0" in text else text for path, text in self.files.items()}
         for path, text in self.files.items():
             if path.startswith("sys/devices/system/cpu/cpu"):
                 if match := _CPU_FILE.match(path):
@@ -119,13 +123,21 @@ class Sysfs:
             if list_name in files:
                 listed = self._once(files[list_name], _listed)
                 if listed is None:
-                    self.problems.append(f"{where}: {list_name} cannot be read: {quote(files[list_name])}")
+                    self._differ(f"{list_name} cannot be read", f"{where}: {quote(files[list_name])}")
             if mask is not None and listed is not None and mask != listed:
-                self.problems.append(f"{where}: {mask_name} ({fold_ids(mask) or 'none'}) contradicts {list_name} "
-                                     f"({fold_ids(listed) or 'none'})")
+                self._differ(f"{mask_name} contradicts {list_name}",
+                             f"{where}: {fold_ids(mask) or 'none'} and {fold_ids(listed) or 'none'}")
             if mask is not None or listed is not None:
                 return mask if mask is not None else listed
         return None
+
+    def _differ(self, what: str, where: str) -> None:
+        self._unlike.setdefault(what, {}).setdefault(where)
+
+    def all_problems(self) -> list[str]:
+        """One line for each kind of contradiction, with where it was first."""
+        return [*(f"{what} ({next(iter(places))}{f'; {len(places) - 1} more' if len(places) > 1 else ''})"
+                  for what, places in self._unlike.items()), *dict.fromkeys(self.problems)]
 
     def _once(self, text: str, parse: Callable[[str], Cpus | None]) -> Cpus | None:
         key = f"{parse.__name__} {text}"
@@ -205,8 +217,9 @@ class Sysfs:
                 self.broken.append(f"contradicting topology masks: package {number} is CPUs {fold_ids(members)} by its "
                                    f"id, {fold_ids(told[min(spilled)])} by the mask of cpu{min(spilled)}")
             elif any(mask != members for mask in masks):
+                self.split = True
                 self.problems.append(f"package {number}: its masks name parts of it only; its id holds "
-                                     f"CPUs {fold_ids(members)} together")
+                                     f"CPUs {fold_ids(members)} together: sockets are undetermined")
 
     def package_masks(self) -> dict[int, Cpus]:
         """Packages as hwloc takes them from the masks alone: each from the lowest CPU in it."""
@@ -287,13 +300,24 @@ class Sysfs:
         path = clean(path, 300)
         if not path.startswith("/"):
             return "", None, self._allowed_by_status()
-        for base, names in (("sys/fs/cgroup/cpuset", ("cpuset.cpus", "cpuset.effective_cpus")),
-                            ("dev/cpuset", ("cpus", "effective_cpus")),
-                            ("sys/fs/cgroup", ("cpuset.cpus.effective", "cpuset.cpus.effective"))):
+        for base, names in self._cpuset_mounts():
             own = self.ids(f"{base}{path.rstrip('/')}/{names[0]}")
             if own:
                 return path, own, self.ids(f"{base}{path.rstrip('/')}/{names[1]}")
         return path, None, self._allowed_by_status()
+
+    def _cpuset_mounts(self) -> list[tuple[str, tuple[str, str]]]:
+        """Where cpusets are mounted, and the files there: what a cpuset has, what of it is in effect."""
+        old, newer = ("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.cpus.effective",) * 2
+        found = [("sys/fs/cgroup/cpuset", old), ("dev/cpuset", ("cpus", "effective_cpus")), ("sys/fs/cgroup", newer)]
+        for line in self.files.get("proc/mounts", "").split("\n"):
+            words = line.split(" ")
+            if len(words) > 3 and words[2] == "cgroup2":
+                found.append((words[1].strip("/"), newer))
+            elif len(words) > 3 and words[2] in ("cgroup", "cpuset") and "cpuset" in (*words[3].split(","), words[2]):
+                found.append((words[1].strip("/"), ("cpus", "effective_cpus") if "noprefix" in words[3]
+                              or words[2] == "cpuset" else old))
+        return found
 
     def _allowed_by_status(self) -> Cpus | None:
         match = re.search(r"^Cpus_allowed_list:\s{0,20}([0-9,-]{1,20000})$", self.files.get("proc/self/status", ""),

@@ -111,6 +111,8 @@ def _understand(sysfs: Sysfs) -> _Work:
     if sysfs.broken:
         cpu = Cpu(numa=cpu.numa, offline=cpu.offline, cores=cpu.cores, l3=cpu.l3,
                   threads_per_core=cpu.threads_per_core)
+    if sysfs.split:
+        cpu = replace(cpu, sockets=None, cores_per_socket=None)
     if sysfs.cpus and not sysfs.nodes:
         missing.append("no NUMA nodes in the dump")
     found = devices(sysfs)
@@ -178,7 +180,7 @@ def _reading(work: _Work, first: int, last: int) -> Reading:
     limited = _cpu.limited(allowed, online) if allowed and online else ""
     if own is not None and effective and not own & online <= effective:
         work.problems.append(f"the cpuset {path} has CPUs {fold_ids(own)}, in effect are only {fold_ids(effective)}")
-    problems = tuple(dict.fromkeys([*sysfs.broken, *sysfs.problems, *work.problems]))
+    problems = tuple(dict.fromkeys([*sysfs.broken, *sysfs.all_problems(), *work.problems]))
     findings = [*(Finding(what) for what in problems), *(Finding(what, note=True) for what in work.notes)]
     known = {**_known_cpu(work, online), **_known_numa(work), **_known_io(work), **_known_system(work, path)}
     if online:
