@@ -10,8 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from hpcadmin import inventory as inventories
-from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_UNREACHABLE, ParseError, StoreError
-from hpcadmin.facts import new_token, probe_script, read_capture
+from hpcadmin.documents import documents
+from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_UNREACHABLE, ParseError, RemoteError, StoreError
+from hpcadmin.fabric import Dump, build, fabric_answers, fabric_probe_script
+from hpcadmin.facts import new_token, probe_script, read_capture, read_document
 from hpcadmin.files import write_atomic
 from hpcadmin.model import Failed, Inventory, Node, Source
 from hpcadmin.remote import CommandResult, Remote, fan_out
@@ -21,6 +23,8 @@ from hpcadmin.text import printable
 PROBE = ("/bin/sh", "-s", "--")
 # Unknown, these leave nothing to configure or to judge by; a serial that only root may read is another matter.
 ESSENTIAL = frozenset({"cpu", "cpu.cores", "memory", "gpus", "nics", "rdma", "pci", "simulated"})
+FABRIC_TIMEOUT_S = 300.0
+FABRIC_BYTES = 130 * 1024 * 1024         # two tools, 64 MiB each
 Progress = Callable[[int, int, str], None]
 
 
@@ -33,6 +37,7 @@ class How:
     sudo: tuple[str, ...] = ()          # facts that may use sudo -n
     tools: tuple[str, ...] = ()         # further tools to look for
     captures: Path | None = None        # where the raw texts are kept; None: nowhere
+    fabric: bool = False                # ask the network through one of them
 
 
 def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progress | None = None) -> Inventory:
@@ -57,8 +62,35 @@ def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progr
             write_atomic(folder / f"{name}.txt", results[host].output, mode=0o600)
             sources[name] = Source(str(folder / f"{name}.txt"), ("capture",), sha256(results[host].output).hexdigest())
     found = _inventory((name, results[host], tokens[host]) for name, host in nodes.items())
-    return replace(found, nodes=tuple(replace(node, sources=(sources[node.name],)) if node.name in sources else node
-                                      for node in found.nodes))
+    found = replace(found, nodes=tuple(replace(node, sources=(sources[node.name],)) if node.name in sources else node
+                                       for node in found.nodes))
+    return with_fabric(remote, nodes, how, found) if how.fabric else replace(found, fabrics=build([], found.nodes))
+
+
+def with_fabric(remote: Remote, nodes: Mapping[str, str], how: How, found: Inventory) -> Inventory:
+    """The inventory with the network as one node with an InfiniBand port sees it, and by LLDP as all do.
+
+    Raises RemoteError when there is no such node, or when none of its tools answers.
+    """
+    via = next((node.name for node in found.nodes for nic in node.nics
+                if nic.rdma and nic.link_layer == "InfiniBand" and nic.state.upper() == "ACTIVE"), "")
+    if not via:
+        raise RemoteError("no node has an active InfiniBand port to look at the fabric through",
+                          hint="--from reads the output of ibnetdiscover that was taken elsewhere")
+    token = new_token()
+    result = remote.run(nodes[via], (*PROBE, token), stdin=fabric_probe_script().encode(),
+                        timeout_s=max(how.timeout_s, FABRIC_TIMEOUT_S), limit=FABRIC_BYTES)
+    try:
+        answers = fabric_answers(result.text, token)
+    except ParseError as exc:
+        raise RemoteError(f"{exc.what}{': ' + result.error if result.error else ''}", where=via, hint=exc.hint) from exc
+    dumps: list[Dump] = []
+    for tool, text in answers.items():
+        if how.captures:
+            write_atomic(how.captures / f"fabric.{tool}", text, mode=0o600)
+        for document in documents(f"{tool} on {via}", text.encode("utf-8", "surrogateescape")):
+            dumps += [reading.value for reading in read_document(document).readings if isinstance(reading.value, Dump)]
+    return replace(found, fabrics=build(dumps, found.nodes))
 
 
 def _inventory(results: Iterable[tuple[str, CommandResult, str]]) -> Inventory:

@@ -37,7 +37,8 @@ def merge(old: Inventory, new: Inventory) -> Inventory:
     """`new`, with those nodes of `old` that `new` says nothing about."""
     told = {node.name for node in new.nodes} | {item.node for item in new.failed}
     kept = [node for node in old.nodes if node.name not in told]
-    return build([*new.nodes, *kept], new.failed, new.created) if kept else new
+    merged = build([*new.nodes, *kept], new.failed, new.created) if kept else new
+    return replace(merged, fabrics=new.fabrics or old.fabrics)
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 
 from hpcadmin import inventory as inventories
 from hpcadmin.errors import ParseError
+from hpcadmin.fabric import Dump, build
 from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
 from hpcadmin.intake import Loader, Taken, load, plan
 from hpcadmin.model import Failed, Inventory, Node, Source
@@ -53,7 +54,14 @@ def read_paths(paths: Sequence[str], node: str = "",
         found.append(one)
         if progress:
             progress(len(found), len(planned))
-    return _inventory(found), tuple(statement for one in found for statement in one.statements)
+    statements = tuple(statement for one in found for statement in one.statements)
+    inventory = _inventory(found)
+    return replace(inventory, fabrics=build(_dumps(statements), inventory.nodes)), statements
+
+
+def _dumps(statements: Iterable[Statement]) -> list[Dump]:
+    return [reading.value for statement in statements for reading in statement.readings
+            if isinstance(reading.value, Dump)]
 
 
 def _all(planned: Mapping[str, list[Loader]]) -> Iterator[Read]:
@@ -88,8 +96,12 @@ def _inventory(found: Iterable[Read]) -> Inventory:
 def _read_slim(item: tuple[str, list[Loader]]) -> Read:
     """Without the records of each tool: what they told is in `known`, and they are large."""
     one = _read(item)
-    return replace(one, statements=tuple(replace(s, readings=tuple(replace(r, value=None) for r in s.readings))
+    return replace(one, statements=tuple(replace(s, readings=tuple(map(_without_record, s.readings)))
                                          for s in one.statements))
+
+
+def _without_record(reading: Reading) -> Reading:
+    return reading if isinstance(reading.value, Dump) else replace(reading, value=None)
 
 
 def read_one(taken: Taken) -> Read:
@@ -114,6 +126,8 @@ def read_one(taken: Taken) -> Read:
         statements.append(Statement(taken.node, document.name, outcome.readings, outcome.errors))
         sources.append(Source(document.name, tuple(dict.fromkeys(r.kind for r in outcome.readings)), _sum(document)))
         parts += _parts(document, outcome, refused, problems)
+    if not parts and _about_fabric(statements) and not refused:
+        return Read(taken.node, statements=tuple(statements))
     if not parts:
         why = refused or problems or ["nothing in it is about a node"]
         failed = Failed(taken.node, printable("; ".join(dict.fromkeys(why)), limit=600))
@@ -121,6 +135,11 @@ def read_one(taken: Taken) -> Read:
     node = merge(taken.node, parts)
     told = dict.fromkeys([*node.problems, *problems, *refused])
     return Read(taken.node, replace(node, sources=tuple(sources), problems=tuple(told)), statements=tuple(statements))
+
+
+def _about_fabric(statements: Iterable[Statement]) -> bool:
+    """The texts are of a network: there is no node to speak of."""
+    return any(isinstance(reading.value, Dump) for one in statements for reading in one.readings)
 
 
 def _parts(document: Document, outcome: Outcome, refused: list[str], problems: list[str]) -> Iterator[Part]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hpcadmin.model import Node
+from hpcadmin.fabric import slurm_tree
+from hpcadmin.hosts import fold
+from hpcadmin.model import Fabric, Node
 from hpcadmin.resources import data_dir
-from hpcadmin.text import printable
+from hpcadmin.text import plural, printable
 from hpcadmin.topology_text import Branch, collapsed, links, tree
 
 CHAR, LINE, PAD, GAP, HEAD = 6.7, 14.0, 8.0, 8.0, 18.0
 LEAF_CHARS = 30
+MAX_NOTES = 60
 MAX_WIDTH = {"node": 1500.0, "package": 720.0, "numa": 700.0}       # of what a box of that kind puts side by side
 OTHER_WIDTH = 460.0
 
@@ -44,9 +48,30 @@ def node_svg(node: Node) -> str:
     return _render(f"Topology of {node.name}", top, list(_arcs(node, top)), notes)
 
 
-def tree_svg(title: str, branch: Branch, notes: Sequence[str] = ()) -> str:
-    """Any tree, as a fabric's."""
-    return _render(title, layout(collapsed(branch)), [], [printable(line, limit=300) for line in notes])
+def fabric_svg(fabrics: Sequence[Fabric]) -> str:
+    """Each network as the tree that Slurm is given: switches in boxes, their nodes folded; faults below."""
+    tops, notes = [], []
+    for fabric in fabrics:
+        tops.append(fabric_tree(fabric))
+        notes += [f"{fabric.kind}: {problem}" for problem in fabric.problems]
+    top = tops[0] if len(tops) == 1 else Branch("networks", "node", tops)
+    return _render("Fabric", layout(top), [], [printable(note, limit=300) for note in notes[:MAX_NOTES]])
+
+
+def fabric_tree(fabric: Fabric) -> Branch:
+    """Marked where a fault names a switch."""
+    switches = {switch.name: switch for switch in slurm_tree(fabric)}
+    below = {name for switch in switches.values() for name in switch.switches}
+    words = " ".join(fabric.problems)
+
+    def branch(name: str) -> Branch:
+        switch = switches[name]
+        kind = "fault" if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) else (
+            "leaf" if switch.nodes else "switch")
+        nodes = [Branch(f"{fold(switch.nodes)} ({len(switch.nodes)})", "numa")] if switch.nodes else []
+        return Branch(name, kind, [*nodes, *(branch(each) for each in switch.switches if each in switches)])
+    return Branch(f"{fabric.kind}: {plural(len(fabric.switches), 'switch', 'switches')}", "node",
+                  [branch(name) for name in switches if name not in below])
 
 
 def layout(branch: Branch) -> Box:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hpcadmin import hosts, oddones, traits
-from hpcadmin.model import Gpu, Inventory, Nic, Node
+from hpcadmin.model import Fabric, Gpu, Inventory, Nic, Node
 from hpcadmin.text import plural, printable
 
 HEADERS = ("group", "nodes", "count", "CPU, memory", "GPUs, driver", "NICs", "OS, kernel")
@@ -24,8 +24,14 @@ def overview(inventory: Inventory) -> str:
                                             for problem in node.problems)))
     unknown = _folded((node.name, f"unknown: {', '.join(node.unknown)}") for node in inventory.nodes if node.unknown)
     parts.append(_section("Not known", unknown))
+    parts += [_fabric(fabric) for fabric in inventory.fabrics]
     parts.append(_section("Not captured", _folded((item.node, item.reason) for item in inventory.failed)))
     return "\n\n".join(part for part in parts if part)
+
+
+def _fabric(fabric: Fabric) -> str:
+    from hpcadmin.fabric_text import fabric_lines
+    return _section(f"Fabric, {fabric_lines(fabric)[0]}", fabric.problems or ("no faults seen",))
 
 
 def _head(inventory: Inventory) -> str:

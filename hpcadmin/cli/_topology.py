@@ -74,14 +74,13 @@ def _fabric(found: Inventory, svg: Path | None, as_json: bool, where: str) -> in
         from hpcadmin import records
         click.echo(records.dumps(list(found.fabrics), indent=1))
         return 0
-    from hpcadmin.fabric_text import fabric_tree, text
     if svg is not None:
         from hpcadmin.files import write_atomic
-        from hpcadmin.topology_svg import tree_svg
-        top, notes = fabric_tree(found.fabrics)
-        write_atomic(svg, tree_svg("Fabric", top, notes))
+        from hpcadmin.topology_svg import fabric_svg
+        write_atomic(svg, fabric_svg(found.fabrics))
         click.echo(f"drawing: {svg}", err=True)
-    else:
-        for each in found.fabrics:
-            click.echo("\n".join(text(each)))
+        return 0
+    from hpcadmin.fabric_text import fabric_lines
+    for each in found.fabrics:
+        click.echo("\n".join(fabric_lines(each)))
     return 0

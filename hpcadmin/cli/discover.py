@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 @click.option("--user", metavar="NAME", help="Log in as this user.")
 @click.option("--sudo", "sudo", metavar="FACT", multiple=True,
               help="Let this fact use `sudo -n` on the nodes: dmi (serial numbers), dimms, bmc, settings.")
+@click.option("--fabric", is_flag=True,
+              help="Ask the InfiniBand network as well, through one node (ibnetdiscover, iblinkinfo; sudo -n there).")
 @click.option("--redfish", is_flag=True, help="Ask the nodes' BMCs as well ([bmc] in site.toml).")
 @click.option("--expect", metavar="ORDER", type=click.Path(path_type=Path),
               help="Compare with what was ordered (see docs/order.toml).")
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
 def command(
     obj: dict[str, str | None], *, hostlist: str | None, slurm: bool, local: bool, source: str | None,
     more: tuple[str, ...], name: str | None, output: Path | None, accept: bool, captures: Path | None,
-    parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], redfish: bool,
-    expect: Path | None, anonymise: Path | None, as_json: bool,
+    parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], fabric: bool,
+    redfish: bool, expect: Path | None, anonymise: Path | None, as_json: bool,
 ) -> int:
     """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out.
 
@@ -59,13 +61,15 @@ def command(
     from hpcadmin import discovery, inventory, order, state
     from hpcadmin.site import load_site
     _one_source(hostlist, slurm, local, source, more)
+    if source is not None and (fabric or redfish):
+        raise UsageError("--fabric and --redfish ask machines", hint="--from reads what they printed before")
     site = load_site(obj["site"])
     ordered = order.load(expect) if expect is not None else None
     on_cluster = bool(hostlist is not None or slurm)
     if captures is None and on_cluster:
         captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
     how = discovery.How(parallel=parallel or site.ssh.parallel, timeout_s=timeout or site.ssh.timeout_s, sudo=sudo,
-                        tools=tuple(site.tools), captures=captures)
+                        tools=tuple(site.tools), captures=captures, fabric=fabric)
     statements: tuple[Statement, ...] = ()
     if source is not None:
         from hpcadmin.reading import read_paths

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hpcadmin.cli._topology import topology
 from hpcadmin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 @click.group()
 def command() -> None:
     """Show what was discovered."""
+
+
+command.add_command(topology)
 
 
 @command.command()
