@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hpcadmin.fabric import slurm_tree
+from hpcadmin.fabric import faults, slurm_tree, units
 from hpcadmin.hosts import fold
 from hpcadmin.model import Fabric, Node
 from hpcadmin.resources import data_dir
@@ -16,9 +15,9 @@ from hpcadmin.topology_text import Branch, collapsed, links, tree
 
 CHAR, LINE, PAD, GAP, HEAD = 6.7, 14.0, 8.0, 8.0, 18.0
 LEAF_CHARS = 30
-MAX_NOTES = 60
+MAX_NOTES, NOTE_CHARS = 60, 160
 MAX_WIDTH = {"node": 1500.0, "package": 720.0, "numa": 700.0}       # of what a box of that kind puts side by side
-OTHER_WIDTH = 460.0
+OTHER_WIDTH = 760.0
 
 
 @dataclass
@@ -53,25 +52,36 @@ def fabric_svg(fabrics: Sequence[Fabric]) -> str:
     tops, notes = [], []
     for fabric in fabrics:
         tops.append(fabric_tree(fabric))
-        notes += [f"{fabric.kind}: {problem}" for problem in fabric.problems]
+        for problem in fabric.problems:
+            notes += textwrap.wrap(f"{fabric.kind}: {problem}", NOTE_CHARS, subsequent_indent="  ")
     top = tops[0] if len(tops) == 1 else Branch("networks", "node", tops)
     return _render("Fabric", layout(top), [], [printable(note, limit=300) for note in notes[:MAX_NOTES]])
 
 
 def fabric_tree(fabric: Fabric) -> Branch:
-    """Marked where a fault names a switch."""
+    """The switches of each level above the leaves, then the tree. Switches that a fault names are marked."""
     switches = {switch.name: switch for switch in slurm_tree(fabric)}
     below = {name for switch in switches.values() for name in switch.switches}
-    words = " ".join(fabric.problems)
+    leaves = {unit.leaves[0] if len(unit.leaves) == 1 else f"unit-{unit.label}": unit.leaves for unit in units(fabric)}
+    named = {name for fault in faults(fabric) if not fault.note for name in (fault.device, *fault.others)}
+
+    def kind(name: str, usual: str) -> str:
+        return "fault" if name in named else usual
 
     def branch(name: str) -> Branch:
         switch = switches[name]
-        kind = "fault" if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) else (
-            "leaf" if switch.nodes else "switch")
-        nodes = [Branch(f"{fold(switch.nodes)} ({len(switch.nodes)})", "numa")] if switch.nodes else []
-        return Branch(name, kind, [*nodes, *(branch(each) for each in switch.switches if each in switches)])
+        inside = [Branch(leaf, kind(leaf, "leaf")) for leaf in leaves.get(name, ()) if leaf != name]
+        inside += [Branch(f"{fold(switch.nodes)} ({len(switch.nodes)})", "numa")] if switch.nodes else []
+        inside += [branch(each) for each in switch.switches if each in switches]
+        return Branch(name, kind(name, "leaf" if switch.nodes and not leaves.get(name, ())[1:] else "switch"), inside)
+
+    upper: dict[int, list[str]] = {}
+    for device in fabric.switches:
+        if (device.level or 0) > 1:
+            upper.setdefault(device.level or 0, []).append(device.name)
+    above = [Branch(f"level {level}: {fold(names)}", "spine") for level, names in sorted(upper.items(), reverse=True)]
     return Branch(f"{fabric.kind}: {plural(len(fabric.switches), 'switch', 'switches')}", "node",
-                  [branch(name) for name in switches if name not in below])
+                  [*above, *(branch(name) for name in switches if name not in below)])
 
 
 def layout(branch: Branch) -> Box:

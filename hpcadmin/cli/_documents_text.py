@@ -55,8 +55,9 @@ def _statement(statement: Statement) -> Iterator[str]:
 
 
 def _assumption(item: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in item.items() if key != "if"}
-    return f"{printable(str(item.get('if', '?')))}: {', '.join(f'{k} {_value(v)}' for k, v in rest.items())}"
+    rest = {key: value for key, value in item.items() if key not in ("if", "assumption")}
+    what = ", ".join(f"{key} {_value(value)}" for key, value in rest.items())
+    return f"{printable(str(item.get('if') or item.get('assumption', '?')))}: {what}"
 
 
 def _value(value: Any) -> str:
