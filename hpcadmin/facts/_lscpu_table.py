@@ -32,6 +32,11 @@ class Table:
         return [row[place] for row in self.rows]
 
 
+def begins(line: str) -> bool:
+    """Whether a table may begin with the line."""
+    return _heading(line) is not None or _ROW.match(line.strip(_PREFIX)) is not None
+
+
 def find_tables(lines: Sequence[str]) -> list[Table]:
     """Both forms; a table ends with the first line that is no row of it."""
     found: list[Table] = []

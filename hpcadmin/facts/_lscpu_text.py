@@ -114,6 +114,12 @@ def _label(line: str) -> tuple[str, int | None, str]:
     return ("vulnerability", None, value) if name.startswith("vulnerability ") else ("", None, "")
 
 
+def is_telling(line: str) -> bool:
+    """Of such lines every output of lscpu has two."""
+    key, node, _ = _label(line)
+    return key in _TELLING or node is not None
+
+
 def blocks(lines: Sequence[str]) -> list[Block]:
     """Every output of lscpu in the text, in order. A new one begins where "CPU(s)" or "Architecture" comes again."""
     found: list[Block] = []

@@ -22,6 +22,15 @@ class Reader:
     forms: tuple[str, ...]
     read: Callable[[Document], tuple[Reading, ...]]
     marks: tuple[str, ...] = ()      # a text that has none of these is not for it; (): it must look itself
+    opens: Callable[[str], bool] | None = None      # nor is one of which this is true of no line
+
+    def may_read(self, document: Document) -> bool:
+        """Without reading it. A tree of files has no lines."""
+        if document.form not in self.forms or not document.lines:
+            return document.form in self.forms
+        if self.marks and not any(mark in document.digest for mark in self.marks):
+            return False
+        return self.opens is None or any(map(self.opens, document.distinct))
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ def readers() -> tuple[Reader, ...]:
             module = importlib.import_module(f"hpcadmin.facts.{info.name}")
             if hasattr(module, "FORMS"):
                 found.append(Reader(info.name, tuple(module.FORMS), module.read,
-                                    tuple(getattr(module, "MARKS", ()))))
+                                    tuple(getattr(module, "MARKS", ())), getattr(module, "opens", None)))
     return tuple(found)
 
 
@@ -56,10 +65,8 @@ def read_document(document: Document) -> Outcome:
     first line there is."""
     readings: list[Reading] = []
     errors: list[str] = []
-    text = document.text
     for reader in readers():
-        if document.form not in reader.forms or (reader.marks and document.lines
-                                                 and not any(mark in text for mark in reader.marks)):
+        if not reader.may_read(document):
             continue
         try:
             readings += reader.read(document)

@@ -1,14 +1,16 @@
 """What one captured text says: the frame for everything that is read from files instead of from our own probe.
 
 A document is a text that somebody has: pasted, mailed, kept. A fact's module that can read such texts has
-`FORMS` and `read(document)`, which returns its readings: none when nothing of its kind is in there. `MARKS`, where it
-has them, are pieces of text of which one at least is in every text of its kind: they spare most readers most texts.
+`FORMS` and `read(document)`, which returns its readings: none when nothing of its kind is in there. What spares most
+readers most texts: `MARKS`, pieces of text of which one at least is in some line of every text of its kind, and
+`opens(line)`, which is true of some line of every text of its kind (each different line is looked at once).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 FORMS = ("text", "xml", "json", "tree")
@@ -29,9 +31,19 @@ class Document:
     cut: bool = False                # larger than the limit: what follows is not here
     open_end: bool = False           # the last line has no line end, so that it may be a part of one
 
-    @property
+    @cached_property
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
+
+    @cached_property
+    def distinct(self) -> tuple[str, ...]:
+        """Each different line once: of `lspci -vvv` that is a tenth of them."""
+        return tuple(dict.fromkeys(self.lines))
+
+    @cached_property
+    def digest(self) -> str:
+        """The different lines as one text, to look for pieces of a line in."""
+        return "\n".join(self.distinct)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ echo
 run 8 amd-smi topology --json
 """
 FORMS = ("text", "json")
+MARKS = ("GPU: ", '"gpu"', "gpu,", " TABLE:")
 
 _GPU = re.compile(r"( *)GPU: ?(\d{1,4})\Z")
 _ENTRY = re.compile(r"( *)([A-Z][A-Za-z0-9_ /-]{0,60}):(?: +(\S.*))?\Z")

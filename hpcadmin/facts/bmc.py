@@ -44,6 +44,7 @@ fi
 echo end=bmc
 """
 FORMS = ("text",)
+MARKS = ("|", "Firmware Revision  ", "Manufacturer ID  ", "IP Address              :")
 _SENSOR = re.compile(r"([^|]{1,40})\|\s*([0-9A-Fa-f]{1,2})h\s*\|\s*(ok|ns|nc|cr|nr|lnc|lcr|lnr|unc|ucr|unr|us|na)\s*\|"
                      r"([^|]{0,20})\|(.{0,200})\Z")
 _EVENT = re.compile(r"\s*([0-9a-f]{1,6}) \|( [0-9]{2}/[0-9]{2}/[0-9]{2,4} | ?Pre-Init ?[^|]{0,30})\|"

@@ -13,6 +13,7 @@ v=; { read -r v </proc/cmdline; } 2>/dev/null
 printf 'cmdline=%s\n' "$v"
 """
 FORMS = ("text",)
+MARKS = ("BOOT_IMAGE=",)
 
 
 def parse(text: str) -> str:

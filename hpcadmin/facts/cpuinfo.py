@@ -12,6 +12,7 @@ from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.model import Cpu
 
 FORMS = ("text",)
+MARKS = ("processor",)
 KIND = "/proc/cpuinfo"
 _PROCESSOR = re.compile(r"processor\s{0,20}: ?([0-9]{1,5})\s*\Z")
 _TELLING = frozenset({"physical id", "core id", "cpu cores", "siblings", "bogomips", "features", "flags", "cpu",

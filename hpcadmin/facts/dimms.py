@@ -26,6 +26,7 @@ else echo 'why=only root may read it'
 fi
 """
 FORMS = ("text",)
+MARKS = ("DMI type 1",)
 _SIZE = re.compile(r"([0-9]{1,12}) (kB|MB|GB|TB)\Z")
 _UNIT_KIB = {"kB": 1, "MB": 1024, "GB": 1024 * 1024, "TB": 1024 * 1024 * 1024}
 _EMPTY_SLOT = ("no module installed", "not installed", "0", "none")

@@ -44,6 +44,7 @@ run 5 lsblk -P -b -d -o NAME,TYPE,SIZE,MODEL,SERIAL,REV,TRAN,ROTA 2>/dev/null
 echo end=disks
 """
 FORMS = ("text", "json")
+MARKS = ('NAME="', "blockdevices")
 _PAIR = re.compile(r'([A-Z][A-Z:_-]{0,20})="((?:[^"\\]|\\.){0,300})"')
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})")
 # Not disks of the node, whatever lsblk calls them.

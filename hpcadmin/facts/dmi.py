@@ -50,6 +50,7 @@ _FIELDS = {
 _TITLES = {"BIOS Information": 0, "System Information": 1, "Base Board Information": 2, "Chassis Information": 3}
 _KEYS = frozenset(key for keys in _FIELDS.values() for key in keys.values()) | {"bios_release", "needs_root"}
 FORMS = ("text",)
+MARKS = ("DMI type",)
 
 
 def parse(text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from hpcadmin.facts._base import clean, cpu_list, fold_ids, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("text",)
+MARKS = ("numa", "cpulist", "local_cpus")
 KIND = "NICs with NUMA lists"
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,30})[:=](\"[^\"]{0,300}\"|[^\s\"]{0,4000})(?=\s|\Z)")
 _KEYS = {

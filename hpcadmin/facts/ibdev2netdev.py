@@ -10,6 +10,7 @@ from hpcadmin.facts._hca import Hca, HcaPort, by_node, rdma
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("text",)
+MARKS = ("==>", "link ")
 _LINE = re.compile(r"(?:(?P<pci>[0-9a-fA-F:.]{7,16})\s{1,20})?(?P<name>[A-Za-z0-9_-]{1,40})\s{1,20}"
                    r"(?:\((?P<kind>MT[0-9]{1,6})(?P<words>[^()]{0,80})\)(?P<card>.{0,200}?)\s{1,10}fw\s{1,10}(?P<fw>[0-9.]{1,30})\s{1,20})?"
                    r"port\s{1,10}(?P<port>[0-9]{1,3})\s{1,10}(?:\((?P<state>[A-Za-z]{1,12})\s{0,10}\)\s{1,10})?==>"

@@ -12,6 +12,7 @@ from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.facts.ibnetdiscover import guid
 
 FORMS = ("text",)
+MARKS = ("==(",)
 _SWITCH = re.compile(r"Switch:? (?:0x([0-9a-fA-F]{1,16}) )(.{0,200}?):?\Z")
 _CARD = re.compile(r"(CA|RT|Router): (.{0,200}?):?\Z")
 _ROW = re.compile(

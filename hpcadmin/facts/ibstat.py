@@ -17,6 +17,7 @@ for d in /sys/class/infiniband/*; do [ -d "$d" ] && return 127; done
 run 20 ibstat
 """
 FORMS = ("text",)
+MARKS = ("CA '", "CA: '")
 _CA = re.compile(r"CA:? '([^']{1,64})'\Z")
 _PORT = re.compile(r"Port ([0-9]{1,3}):\Z")
 

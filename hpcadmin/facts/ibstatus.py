@@ -10,6 +10,7 @@ from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.facts.infiniband import after_colon, hexadecimal
 
 FORMS = ("text",)
+MARKS = ("device '", "Device '", "DEVICE '")
 _HEAD = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,3}) status:?\s{0,20}\Z", re.IGNORECASE)
 _KEYS = {"default gid": "gid", "base lid": "lid", "sm lid": "sm_lid", "state": "state", "phys state": "physical",
          "rate": "rate", "link_layer": "layer"}

@@ -26,6 +26,7 @@ done
 return 127
 """
 FORMS = ("text",)
+MARKS = ("hca_id:",)
 _HEAD = re.compile(r"hca_id:\s{1,40}(\S{1,64})\Z")
 _KEYS = frozenset({
     "transport", "fw_ver", "node_guid", "sys_image_guid", "vendor_id", "vendor_part_id", "hw_ver", "board_id",

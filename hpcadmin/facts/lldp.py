@@ -26,6 +26,7 @@ limit 5 $SUDO lldpcli -f keyvalue show chassis 2>/dev/null
 echo end=lldp
 """
 FORMS = ("text", "json", "xml")
+MARKS = ("lldp.", "edp.", "cdpv1.", "cdpv2.", "fdp.", "sonmp.", "Interface:", "---", '"lldp"', "<lldp")
 _TABLE = re.compile(r"(?i)(?=.*\b(?:local|interface|port))(?=.*(?:remote|neighbor|device id|system name)).{10,300}\Z")
 _DASHES = re.compile(r"\s{0,20}-{3,80}(?:[\s|+]{1,20}-{2,80}){2,12}\s{0,20}\Z")
 

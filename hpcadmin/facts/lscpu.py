@@ -10,7 +10,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import _lscpu_table
 from hpcadmin.facts._base import clean, cpu_list, fold_ids, lines_of
 from hpcadmin.facts._lscpu_counts import Work, counts, no_packages
-from hpcadmin.facts._lscpu_text import Block, blocks, json_block, number_in
+from hpcadmin.facts._lscpu_text import Block, blocks, is_telling, json_block, number_in
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts.cpu_topology import CpuTopology
 
@@ -48,6 +48,11 @@ def parse(text: str) -> Lscpu:
     if cut:
         raise ParseError(cut)
     return value
+
+
+def opens(line: str) -> bool:
+    """Whether it may be of the first lines that tell something."""
+    return '"lscpu"' in line or '"cpus"' in line or is_telling(line) or _lscpu_table.begins(line)
 
 
 def read(document: Document) -> tuple[Reading, ...]:

@@ -24,6 +24,7 @@ grep -E '^[^ ]+ [^ ]+ ({_ALTERNATIVES}) ' </proc/self/mounts
 echo end=mounts
 """
 FORMS = ("text",)
+MARKS = (" /",)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _WORD = r"([^\s]{1,4096})"
 _PROC = re.compile(rf"\s{{0,40}}{_WORD} (/[^\s]{{0,4095}}) ([a-z0-9_.]{{1,40}}) {_WORD} [0-9] [0-9]\s*\Z")
@@ -49,7 +50,7 @@ def read(document: Document) -> tuple[Reading, ...]:
     found: list[Mount] = []
     kind = "mount"
     for number, line in enumerate(document.lines, 1):
-        if len(line) > 20_000 or ("/" not in line and ":" not in line):
+        if len(line) > 20_000 or " /" not in line:
             continue
         match = _MOUNT.match(line)
         mount = Mount(_plain(match[2]), _plain(match[1]), match[3], printable(match[4])) if match else _from_line(line)

@@ -10,6 +10,7 @@ from hpcadmin.facts._elements import Element, blocks, elements
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("xml", "text")
+MARKS = ("<graphs",)
 
 
 def read(document: Document) -> tuple[Reading, ...]:

@@ -25,6 +25,7 @@ from hpcadmin.facts._nccl import (
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("xml", "text")
+MARKS = ("<system",)
 _WORD = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 _ONE_WORD = re.compile(r"(?:0x)?([0-9a-fA-F]{1,4096})\Z")
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")

@@ -17,6 +17,7 @@ from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.model import Fabric
 
 FORMS = ("json",)
+MARKS = ('"compounded_', '"peerHostname"', '"peer_hostname"')
 MAX_LINKS = 500_000
 _SWITCH_PORT = re.compile(r"(?:swp|Ethernet|Eth|et-|xe-)[0-9]")
 

@@ -13,6 +13,7 @@ from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.model import NumaNode
 
 FORMS = ("text",)
+MARKS = ("node ",)
 KIND = "numactl -H"
 _AVAILABLE = re.compile(r"available: +([0-9]{1,5}) +nodes? \(([0-9,-]{1,2000})\)")
 _CPUS = re.compile(r"node +([0-9]{1,5}) +cpus:([ 0-9]{0,100000})\Z")

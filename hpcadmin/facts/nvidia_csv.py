@@ -55,6 +55,15 @@ class _Table:
     other: bool = False              # of processes: skipped
 
 
+def opens(line: str) -> bool:
+    """Whether a table may begin with the line."""
+    text = _smi.unquoted((line,))[0]
+    value = text.strip()
+    if "," in value and (_start(text, 1) or _bare(text, 1)):
+        return True
+    return bool(_NAME.match(value) or _UUID.match(value) or _start(text, 1))
+
+
 def read(document: Document) -> tuple[Reading, ...]:
     lines = _smi.unquoted(document.lines)
     readings = []

@@ -11,6 +11,7 @@ from hpcadmin.facts._base import clean, maybe_integer, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("text",)
+MARKS = ("NVRM:", "nvidia-nvlink:", *(f"nvidia-nvswitch{number}" for number in range(10)))
 KIND = "dmesg"
 
 # What may stand before it: [ 1843.308145], a date, host and "kernel:".

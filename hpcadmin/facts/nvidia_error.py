@@ -13,6 +13,9 @@ from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._smi import Complaint, LostGpu
 
 FORMS = ("text",)
+MARKS = ("nable to determine", "NABLE TO DETERMINE", "fallen off the bus", "is lost", "No devices were found",
+         "NVIDIA-SMI", "nvidia-smi", "Nvidia-smi", "NVML", "nvml", "corrupted at", "CORRUPTED AT", "ccess blocked",
+         "CCESS BLOCKED")
 KIND = "nvidia-smi error"
 
 _INFOROM = "the GPU's infoROM is corrupted"

@@ -17,6 +17,7 @@ NAME = "nvidia_list"
 ORDER = 92
 COMMAND = "run 20 nvidia-smi -L"
 FORMS = ("text",)
+MARKS = ("(UUID: GPU-",)
 KIND = "nvidia-smi -L"
 
 _GPU = re.compile(r"GPU ([0-9]{1,3}): ([^(\n]{1,120}?(?:\([^()\n]{1,30}\))?) {1,4}\(UUID: (GPU-[0-9a-zA-Z-]{1,60})\)")

@@ -19,6 +19,7 @@ run 10 nvidia-smi nvlink -s || return $?
 echo end=nvlink
 """
 FORMS = ("text",)
+MARKS = ("(UUID:",)
 KIND = "nvidia-smi nvlink -s"
 MAX_LINK = 64
 

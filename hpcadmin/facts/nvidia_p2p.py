@@ -12,6 +12,7 @@ from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.text import plural
 
 FORMS = ("text",)
+MARKS = tuple(f"GPU{number}" for number in range(10))
 KIND = "nvidia-smi topo -p2p"
 CELLS = ("X", "OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 MAX_GPUS = 128

@@ -15,6 +15,7 @@ from hpcadmin.model import Gpu
 
 NAME = "nvidia_proc"
 FORMS = ("text", "tree")
+MARKS = ("Model:",)
 KIND = "/proc/driver/nvidia"
 COMMAND = r"""
 p=/proc/driver/nvidia

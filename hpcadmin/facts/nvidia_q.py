@@ -11,9 +11,10 @@ from hpcadmin.facts import _smi
 from hpcadmin.facts._base import clean, maybe_integer, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._smi import Shown, Smi
-from hpcadmin.facts._smi_fields import Block, shown
+from hpcadmin.facts._smi_fields import Block, shown, version
 
 FORMS = ("text",)
+MARKS = ("NVSMI LOG", "GPU ")
 KIND = "nvidia-smi -q"
 
 _LOG = re.compile(r"[\s>|#*]{0,20}=={4,40}\s?NVSMI LOG\s?=={4,40}\s*\Z")
@@ -190,9 +191,7 @@ def _reading(lines: Sequence[str], log: _Log) -> Reading:
     missing = list(_missing(log, found, attached, cut, lost))
     whole = not cut and log.headed and attached == len(found) and not lost
     found = list(_smi.placed(found, whole or (log.headed and attached is not None and cut)))
-    cuda = log.head.get("cuda", "")
-    smi = Smi(log.head.get("driver", ""), attached, tuple(found), lost,
-              "" if cuda in ("N/A", "Not Found") else cuda, whole)
+    smi = Smi(version(log.head.get("driver")), attached, tuple(found), lost, version(log.head.get("cuda")), whole)
     told = [Finding(what, log.first, note=True) for what in _strange(log)]
     return _smi.reading(KIND, smi, log.first, log.last, complaints=complaints, missing=missing, count=attached,
                         told=told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hpcadmin.errors import ParseError
@@ -9,7 +10,7 @@ from hpcadmin.facts import _smi
 from hpcadmin.facts._base import clean, maybe_integer, pci_key
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._smi import LostGpu, Shown, Smi, lost_gpus
-from hpcadmin.facts._smi_fields import shown
+from hpcadmin.facts._smi_fields import shown, version
 from hpcadmin.facts._smi_xml import Log, read_log
 
 __all__ = ["LostGpu", "Smi", "lost_gpus", "parse", "read"]
@@ -19,8 +20,10 @@ ORDER = 90
 LIMIT = 8 * 1024 * 1024
 COMMAND = "run 25 nvidia-smi -q -x"
 FORMS = ("xml", "text")
+MARKS = ("<nvidia_smi_log", "<gpu id=")
 
 _END = "</nvidia_smi_log>"
+_GPU = re.compile(r'<gpu id="[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:')
 
 
 def parse(text: str) -> Smi:
@@ -47,7 +50,7 @@ def parse(text: str) -> Smi:
     if len({one.gpu.pci for one in answering}) != len(answering):
         raise ParseError("a GPU's PCI address appears twice")
     answering = list(_smi.placed(answering, True))
-    return Smi(driver=log.driver or "", attached=maybe_integer(log.attached), shown=tuple(answering),
+    return Smi(driver=version(log.driver), attached=maybe_integer(log.attached), shown=tuple(answering),
                lost=tuple(sorted({gpu.pci: gpu for gpu in reversed(lost)}.values(), key=lambda g: pci_key(g.pci))),
                cuda=_cuda(log))
 
@@ -68,7 +71,7 @@ def _all_shown(log: Log) -> list[Shown]:
 
 
 def _cuda(log: Log) -> str:
-    return "" if log.cuda in (None, "N/A", "Not Found") else str(log.cuda)
+    return version(log.cuda)
 
 
 # --- texts that people have ----------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ def _spans(lines: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     """First and last line of each document, or of a piece that begins with a GPU."""
     start = 0
     for number, line in enumerate(lines, 1):
-        if "<nvidia_smi_log" in line or (not start and "<gpu id=" in line):
+        if "<nvidia_smi_log" in line or (not start and _GPU.search(line)):
             if start:
                 yield start, number - 1
             start = number
@@ -128,7 +131,7 @@ def _read(document: Document, first: int, last: int) -> Reading:
                 if one.minor_text is None and not one.faults]
     whole = not cut and not fragment and (attached is None or (attached == len(found) and not lost))
     found = list(_smi.placed(found, whole or (bool(cut) and not fragment)))
-    smi = Smi(log.driver or "", attached, tuple(found), lost, _cuda(log), whole)
+    smi = Smi(version(log.driver), attached, tuple(found), lost, _cuda(log), whole)
     if not found and not log.driver:
         raise ParseError("neither a driver version nor a GPU in the XML")
     told = [Finding("there is no GPU in it: nvidia-smi sees none")] if not found and not missing else []

@@ -15,6 +15,7 @@ from hpcadmin.facts._smi_fields import cut_name
 from hpcadmin.model import Gpu, MigDevice
 
 FORMS = ("text",)
+MARKS = ("NVIDIA-SMI", "GPU")
 KIND = "nvidia-smi"
 
 _BANNER = re.compile(r"NVIDIA-SMI\s{1,20}[0-9][0-9.]{2,20}")

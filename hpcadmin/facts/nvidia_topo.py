@@ -15,6 +15,7 @@ ORDER = 94
 LIMIT = 256 * 1024
 COMMAND = "run 20 nvidia-smi topo -m"
 FORMS = ("text",)
+MARKS = ("GPU",)
 KIND = "nvidia-smi topo -m"
 
 

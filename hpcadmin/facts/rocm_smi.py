@@ -21,6 +21,7 @@ run 8 rocm-smi --showid --showbus --showuniqueid --showproductname --showserial 
   --showtopo --showdriverversion --json
 """
 FORMS = ("text", "json")
+MARKS = ("between DRM devices", "card0", "GPU[", "two GPUs", '"card', "Concise Info")
 
 _SECTION = re.compile(r"\s*={3,}\s*([A-Za-z][^=]{0,100}?)\s*={3,}\s*\Z")
 _LINE = re.compile(r"\s*GPU\[(\d{1,4})\]\s*:\s*(.*\S)")

@@ -14,6 +14,7 @@ from hpcadmin.facts._base import clean, maybe_integer
 from hpcadmin.facts._reading import Document, Reading
 
 FORMS = ("text",)
+MARKS = ("Agent 1",)
 _AGENT = re.compile(r"\s*Agent (\d{1,4})\s*\Z")
 _ENTRY = re.compile(r" {2}([A-Z][A-Za-z /()_-]{1,40}):\s+(\S.*)")
 _DONE = "*** Done ***"

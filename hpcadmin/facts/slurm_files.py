@@ -15,9 +15,13 @@ from hpcadmin.hosts import expand
 from hpcadmin.text import plural
 
 FORMS = ("text",)
-MARKS = ("NodeName", "nodename", "PartitionName", "SwitchName", "BlockName", "Name=", "name=", "Gres", "gres", "GRES",
-         "AutoDetect", "autodetect", "gpu:", "ThreadsPerCore", "slurm", "(hw)", "lib wasn", "Low ", "ismatch", "child",
-         "lookup failure", "invalid node")
+# Keys in every writing of theirs, and the messages of slurmd and slurmctld.
+# Keys in every writing of theirs, and the messages of slurmd and slurmctld.
+MARKS = ("Name=", "name=", "NAME=", "Gres=", "gres=", "GRES=", "etect=", "ETECT=", "Sizes=", "sizes=", "SIZES=", "gpu:",
+         "PerCore=", "Percore=", "percore=", "PERCORE=", "differs from hardware", "CPUs:", "lower than configured",
+         "Count changed", "setting Sockets=", "configured to autodetect", "lib wasn", "lookup failure", "nvalid node",
+         "match no Sockets", "Low CPUs", "Low RealMemory", "Low socket", "Low TmpDisk", "ismatch", "ISMATCH", "hild",
+         "HILD", "are being ignored", "GRES[gpu]")
 _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
 

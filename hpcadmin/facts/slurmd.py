@@ -18,6 +18,7 @@ limit 20 slurmd -V
 limit 20 slurmd -C
 """
 FORMS = ("text",)
+MARKS = ("NodeName=",)
 KIND = "slurmd -C"
 _VERSION = re.compile(r"slurm(?:-wlm)? ([0-9][0-9A-Za-z.~+-]{0,40})\Z")
 _WORD = re.compile(r"([A-Za-z]{2,24})=(\S{0,2000})")

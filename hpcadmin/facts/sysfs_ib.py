@@ -10,6 +10,8 @@ from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.facts.infiniband import after_colon, bare_guid, hexadecimal
 
 FORMS = ("text", "tree")
+MARKS = ("/board_id", "/fw_ver", "/hca_type", "/node_guid", "/node_desc", "/sys_image_guid", "/link_layer",
+         "/phys_state", "/rate", "/state", "/lid", "/sm_lid", "/gids/0", "/gid_attrs/ndevs/0")
 _FILES = ("board_id", "fw_ver", "hca_type", "node_guid", "node_desc", "sys_image_guid")
 _PORT_FILES = ("link_layer", "phys_state", "rate", "state", "lid", "sm_lid", "gids/0", "gid_attrs/ndevs/0")
 _LINE = re.compile(r"([^\s:=]{1,300}?)(?:\s{0,20}[:=]\s{0,20})(.{0,300})\Z")

@@ -15,6 +15,7 @@ from hpcadmin.facts._sysfs_pci import Device, check_locality, devices
 from hpcadmin.model import Cpu, NumaNode, PciDevice
 
 FORMS = ("tree", "text")
+MARKS = ("sys/devices/", "sys/bus/pci/")
 KIND = "/sys"
 _GPU_NODE = re.compile(r"proc/driver/nvidia/gpus/([0-9a-fA-F:.]{7,16})/numa_status\Z")
 _GPU_DIR = re.compile(r"proc/driver/nvidia/gpus/([0-9a-fA-F:.]{7,16})/")

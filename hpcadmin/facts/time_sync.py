@@ -26,6 +26,7 @@ fi
 echo 'why=nothing that keeps the time answers'
 """
 FORMS = ("text",)
+MARKS = ("Reference ID", "refid", "NTPSynchronized=", "synchronized:")
 _OFFSET = re.compile(r"([0-9]{1,12}(?:[.,][0-9]{1,12})?) seconds (slow|fast) of NTP time")
 _REFERENCE = re.compile(r"([0-9A-Fa-f]{8}) \(([^)]{0,255})\)")
 _PEER = re.compile(r"([*o])?\s*(?:[ x.#+-]\s*)?(\S{1,255})\s+(\S{1,40})\s+([0-9]{1,2})\s+\S\s+\S+\s+"

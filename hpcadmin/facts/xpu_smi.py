@@ -14,6 +14,7 @@ from hpcadmin.facts._base import clean, cpu_list, fold_ids, leading_float, maybe
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 FORMS = ("text", "json")
+MARKS = ("Device Information", "device_name", "CPU Affinity")
 _RULE = re.compile(r"\s*\+-{3,}[-+]*\+?\s*\Z")
 _HEAD = re.compile(r"\s*\|\s*Device ID\s*\|\s*Device Information")
 _CELLS = re.compile(r"\s*\|\s*(\d{0,4})\s*\|\s*([A-Z][^|:]{1,60}):\s*([^|]*)")
