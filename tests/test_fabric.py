@@ -283,7 +283,9 @@ def test_the_fabric_is_asked_through_one_node() -> None:
     assert "sudo -n ibnetdiscover -C mlx5_0 -P 1" in script
     frame = "\nHPCADMIN-FABRIC {} {} {}\n"
     text = "".join([frame.format(TOKEN, "begin", "ibnetdiscover"), "SW 1\n",
-                    frame.format("f" * 16, "end", "ibnetdiscover"), frame.format(TOKEN, "end", "ibnetdiscover status=0"), frame.format(TOKEN, "begin", "iblinkinfo"),
+                    frame.format("f" * 16, "end", "ibnetdiscover"),
+                    frame.format(TOKEN, "end", "ibnetdiscover status=0"),
+                    frame.format(TOKEN, "begin", "iblinkinfo"),
                     "sudo: a password is required\n", frame.format(TOKEN, "end", "iblinkinfo status=1")])
     assert list(fabric_answers(text, TOKEN)) == ["ibnetdiscover"]
     with pytest.raises(Exception, match="a password is required"):

@@ -54,8 +54,8 @@ def degraded(view: View) -> Iterator[Fault]:
         yield Fault(f"degraded link: {called(view, link)} runs at {port.width} {port.speed}".rstrip()
                     + f", could be {best}", device=link[0].name, port=port.number)
     if len(told) > SHOWN:
-        rest = f"{len(told)}" if most else f"{len(told) - SHOWN} more"
-        yield Fault(f"{rest} of {plural(len(every), 'link')} run below what both ends could do")
+        count = f"{len(told)}" if most else f"{len(told) - SHOWN} more"
+        yield Fault(f"{count} of {plural(len(every), 'link')} run below what both ends could do")
     known = {id(link[1]) for link in told}
     rest = [link for link in every if id(link[1]) not in known and rate(link[1].width, link[1].speed)]
     yield from _between_switches(view, [link for link in rest if link[2].kind == "switch"])
