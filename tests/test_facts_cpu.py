@@ -112,6 +112,15 @@ def test_hybrid_and_clustered_cores_are_not_one_number() -> None:
     assert "sockets are unknown" in said(clusters)
 
 
+def test_books_and_drawers_are_the_machines_unless_they_add_up() -> None:
+    text = ("CPU(s): {0}\nOn-line CPU(s) list: 0-{1}\nThread(s) per core: 1\nCore(s) per socket: 2\n"
+            "Socket(s) per book: 1\nBook(s) per drawer: 1\nDrawer(s): 2\nNUMA node(s): 1\nNUMA node0 CPU(s): 0-{1}\n")
+    assert counts(read(lscpu, text.format(4, 3))) == (2, 2, 1)
+    part = read(lscpu, text.format(3, 2))
+    assert counts(part) == (None, None, 1)
+    assert "4 cores) is the machine's, this partition has 3 CPUs" in said(part)
+
+
 def test_memory_only_nodes_are_not_sockets() -> None:
     text = ("CPU(s): 144\nOn-line CPU(s) list: 0-143\nThread(s) per core: 1\nCore(s) per socket: 72\nSocket(s): 2\n"
             "NUMA node(s): 4\nNUMA node0 CPU(s): 0-71\nNUMA node1 CPU(s): 72-143\nNUMA node2 CPU(s):\n"

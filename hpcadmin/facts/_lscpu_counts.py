@@ -73,6 +73,10 @@ def _mainframe(work: Work, threads: int | None, online: int) -> tuple[int | None
     printed = ", ".join(f"{count} {name}" for name, count in told)
     work.known["sockets_printed"] = printed
     used = _sockets_used(block)
+    if threads and total * threads == count and not no_packages(block) and len(set(used)) < 2 and (cores := block.one(
+            "cores")):
+        work.known["cores_total"] = total
+        return total // cores, cores, threads
     shown = f"; in sockets of {', '.join(map(str, used))} CPUs" if used else ""
     work.say(f"the printed hierarchy of books and drawers ({printed}: {total} cores) is the machine's, this partition "
              f"has {count} CPUs{shown}: sockets are undetermined", "cores")
