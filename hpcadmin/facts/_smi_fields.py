@@ -42,12 +42,13 @@ FIELDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "power": (("gpu_power_readings/current_power_limit", "power_readings/power_limit",
                "power_readings/current_power_limit", "gpu_power_readings/power_limit",
                "power_readings/enforced_power_limit"),
-              ("gpu power readings/current power limit", "power readings/power limit",
-               "power readings/enforced power limit")),
+              ("gpu power readings/current power limit", "gpu ceiling power limit/current power limit",
+               "power readings/power limit", "power readings/enforced power limit")),
     "power_max": (("gpu_power_readings/max_power_limit", "power_readings/max_power_limit"),
                   ("gpu power readings/max power limit", "power readings/max power limit")),
     "power_default": (("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
-                      ("gpu power readings/default power limit", "power readings/default power limit")),
+                      ("gpu power readings/default power limit", "gpu ceiling power limit/default power limit",
+                       "power readings/default power limit")),
     "fabric_state": (("fabric/state",), ("fabric/state",)),
     "fabric_status": (("fabric/status",), ("fabric/status",)),
     "clique": (("fabric/cliqueId", "fabric/clique_id"), ("fabric/cliqueid", "fabric/clique id")),
@@ -142,6 +143,12 @@ def shown(block: Block, index: int | None) -> Shown:
 def cut_name(name: str) -> tuple[str, str]:
     """(name, ""), or ("", what is left of it) where the tool cut it."""
     return ("", name) if _CUT.match(name) else (name, "")
+
+
+def version(text: str | None) -> str:
+    """580.95.05 of "580.95.05 [Deprecated; …]"; "" for all the ways to say nothing."""
+    found = (text or "").partition(" [")[0].strip()
+    return "" if found in (*_NOTHING, "Not Found") or found.startswith("Deprecated") else found
 
 
 def mebibytes(text: str) -> int | None:
