@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _links
 from hpcadmin.facts._base import cpu_list, fold_ids, quote
-from hpcadmin.facts._topo_text import Block, Row, Tail, is_gpu
+from hpcadmin.facts._topo_text import Block
+from hpcadmin.facts._topo_words import Row, Tail, is_gpu
 
 _DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z][A-Za-z0-9_.-]{0,40})(?![A-Za-z0-9_.-])")
 _MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
@@ -112,12 +114,11 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
     nics = [name for name in work.names if not is_gpu(name)]
     count = _count(gpus, nics, work)
     _tell_missing(rows, gpus, nics, fields, work)
-    around = [(number, text) for number, text in block.stream if block.rows[-1].end < number]
-    until = next((place for place, (number, _) in enumerate(around) if number > block.stream[block.after][0]),
-                 len(around))
-    around = around[:until]
+    below = bisect_right(block.stream, block.rows[-1].end, key=lambda line: line[0])
+    around = block.stream[below:block.after + 1]
     legend, means = _legend(around, nics, work)
-    before = [text for _, text in block.stream[block.before:] if _ < header.line]
+    above = bisect_left(block.stream, header.line, key=lambda line: line[0])
+    before = [text for _, text in block.stream[block.before:above]]
     asked = [match[1] for match in map(_ASKED.search, before) if match]
     return Matrix(
         gpus=tuple(int(name[3:]) for name in gpus), nics=tuple(nics),
@@ -195,7 +196,7 @@ def _placed(row: Row, work: _Work) -> Row:
 
 def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
     ends = {row.name: work.right or row.end == work.last_line or len(row.cells) < len(work.names)
-            or (is_gpu(row.name) and row.tail.last() < fields) for row in rows}
+            or (is_gpu(row.name) and row.tail.last() < max(fields, 1)) or not work.block.header.there for row in rows}
     for row in rows:
         for column, label in zip(work.names, row.cells, strict=False):
             work.labels[row.name, column] = label
