@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +14,17 @@ MAX_BYTES = 64 * 1024 * 1024
 _ANSI = re.compile(r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)"
                    r"|\x1b[@-Z\\-_()][0-9A-Za-z]?")
 _XML = re.compile(r"\s*<(\?xml|!DOCTYPE|topology|system|graphs|nvidia_smi_log)\b", re.IGNORECASE)
+# Characters that nobody sees, and blanks that are no ASCII space: what web pages and chat programs leave in a paste.
+_UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
+_BLANKS = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f"), " ")
+_QUOTED = re.compile(r"[ \t]{0,4}(?:> ?){1,5}")
+_QUOTE = re.compile(r"^[ \t]{0,4}>", re.MULTILINE)
+_FENCE = re.compile(r"\s{0,12}(?:`{3,8}|~{3,8})[ \t]{0,4}[A-Za-z0-9_+.-]{0,20}[ \t]{0,8}\Z")
+_TAGS = ("pre", "code", "p", "div", "details", "summary", "blockquote", "samp", "tt")
+_MORE_TAGS = ("br", "b", "i", "span", "table", "tr", "td", "li", "ul", "a")
+_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})(?: [^<>]{{0,200}})?>|<br ?/?>|</?summary>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#39|#x27|#34|#160);")
+_MARKUP = re.compile(r"\s{0,80}(?:> ?){0,5}<[?!/]?([A-Za-z_-]{1,40})")
 _CAPTURE = re.compile(r"^HPCADMIN-CAPTURE [0-9]+ [0-9a-f]+\r?$", re.MULTILINE)
 
 
@@ -35,10 +47,30 @@ def clean_lines(text: str) -> tuple[str, ...]:
     """The lines as a terminal would show them."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").split("\n")
+    if not text.isascii():
+        text = text.translate(_UNSEEN | _BLANKS)
+    lines = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    return tuple(lines)
+    return tuple(_unwrapped(lines, text))
+
+
+def _unwrapped(lines: list[str], text: str) -> list[str]:
+    """Without what mail, Markdown and HTML put around a text, line by line, so that their numbers stay."""
+    if _QUOTE.search(text) and not any(map(_XML.match, lines)):     # in XML a ">" may end a tag of the line before
+        lines = [_QUOTED.sub("", line, count=1) for line in lines]
+    if "```" in text or "~~~" in text:
+        lines = ["" if _FENCE.match(line) else line for line in lines]
+    if "&" in text or "<" in text:
+        marks = {match[1].lower() for line in lines if (match := _MARKUP.match(line[:200]))}
+        if not marks.difference(_TAGS, _MORE_TAGS):
+            lines = [_ENTITY.sub(_character, _TAG.sub("", line)) if "&" in line or "<" in line else line
+                     for line in lines]
+    return lines
+
+
+def _character(entity: re.Match[str]) -> str:
+    return " " if entity[0] in ("&nbsp;", "&#160;") else html.unescape(entity[0])
 
 
 def documents(name: str, data: bytes) -> tuple[Document, ...]:
@@ -46,14 +78,22 @@ def documents(name: str, data: bytes) -> tuple[Document, ...]:
     cut = len(data) > MAX_BYTES
     text = decode(data[:MAX_BYTES])
     lines, open_end = clean_lines(text), not text.endswith(("\n", "\r"))
-    start = next((n for n, line in enumerate(lines) if _XML.match(line)), None)
+    start = next((n for n, line in enumerate(lines) if "<" in line and _XML.match(line)), None) if "<" in text else None
     if start is not None:
         before = lines[:start]
         found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut, open_end=open_end)]
-        if any(line.strip() for line in before):
+        if any(line.strip() for line in before) and not _only_comments("\n".join(before)):
             found.insert(0, Document(name, "text", before, cut=cut))
         return tuple(found)
     return (Document(name, "json" if _is_json(lines) else "text", lines, cut=cut, open_end=open_end),)
+
+
+def _only_comments(text: str) -> bool:
+    """Whether it is nothing but comments of XML, which stand before its first element."""
+    rest = text.strip()
+    while rest.startswith("<!--") and "-->" in rest:
+        rest = rest.partition("-->")[2].lstrip()
+    return not rest
 
 
 def _is_json(lines: tuple[str, ...]) -> bool:

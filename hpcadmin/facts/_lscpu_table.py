@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcadmin.facts._base import MAX_CPU
+from hpcadmin.facts._base import MAX_CPU, fold_ids
 from hpcadmin.facts.cpu_topology import CpuLine, CpuTopology
 
 _PREFIX = " \t>|`"
@@ -34,7 +34,8 @@ class Table:
 
 def begins(line: str) -> bool:
     """Whether a table may begin with the line."""
-    return _heading(line) is not None or _ROW.match(line.strip(_PREFIX)) is not None
+    text = line.strip(_PREFIX)
+    return _heading(text) is not None if text[:1] in "#cC" else _ROW.match(text) is not None
 
 
 def find_tables(lines: Sequence[str]) -> list[Table]:
@@ -97,6 +98,23 @@ def _spread(words: list[str], columns: tuple[str, ...]) -> list[str] | None:
         return None
     place = next(at for at, name in enumerate(columns) if name.startswith("l1") or name in ("l2", "l3"))
     return [*words[:place], *["-"] * caches, *words[place + 1:]] if words[place] == "-" else None
+
+
+def sockets_by_table(tables: Sequence[Table]) -> list[dict[str, str]]:
+    """For each table its sockets with their CPUs, where two tables do not put the same CPUs together; [] where they
+    do. The ids themselves differ rightly: lscpu counts them itself, or prints the kernel's (--physical)."""
+    told = [{int(cpu): socket for cpu, socket in zip(table.column("cpu") or (), table.column("socket") or (),
+                                                     strict=False)
+             if _number(cpu) is not None and _number(socket) is not None} for table in tables]
+    told = [sockets for sockets in told if sockets]
+    both = set.intersection(*map(set, told)) if told else set()     # one may be cut off
+    found = []
+    for sockets in told:
+        groups: dict[str, list[int]] = {}
+        for cpu in sorted(both):
+            groups.setdefault(sockets[cpu], []).append(cpu)
+        found.append({socket: fold_ids(cpus) for socket, cpus in groups.items()})
+    return found if len({tuple(sorted(groups.values())) for groups in found}) > 1 else []
 
 
 def json_table(items: object) -> Table | None:

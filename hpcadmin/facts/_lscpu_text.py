@@ -43,6 +43,7 @@ _LABELS = {
 }
 _NODE = re.compile(r"(?:numa node ?|numa-knoten ?|nœud numa |numa 节点|numa ノード )([0-9]{1,5})(?: ?(?:cpu\(s\)|cpu"
                    r"|de processeur\(s\)))?\Z")
+_FURTHER = frozenset("ncv")      # with which a line of a NUMA node begins, or one of a vulnerability
 _NODE_LAST = re.compile(r"cpu\(s\) del nodo numa ([0-9]{1,5})\Z")
 # Of these two must be there, or a NUMA node's line twice, for lines to be taken for lscpu's.
 _TELLING = frozenset({"cpus", "online", "threads", "cores", "sockets", "nodes", "cluster_cores", "sockets_per_book"})
@@ -99,15 +100,18 @@ def number_in(text: str | None) -> int | None:
 def _label(line: str) -> tuple[str, int | None, str]:
     """(key, NUMA node, value) of a line of lscpu; key "" when it is none."""
     head, colon, value = line.partition(":")
-    wide, wide_colon, wide_value = line.partition("\uff1a")       # full-width colon
-    if wide_colon and len(wide) < len(head):
-        head, colon, value = wide, wide_colon, wide_value
+    if "\uff1a" in line:                 # full-width colon
+        wide, wide_colon, wide_value = line.partition("\uff1a")
+        if len(wide) < len(head):
+            head, colon, value = wide, wide_colon, wide_value
     if not colon or len(head) > 80:
         return "", None, ""
     name = " ".join(head.strip(_PREFIX + "\u00a0").lower().split())
     key = _LABELS.get(name, "")
     if key:
         return key, None, value.strip()
+    if name[:1] not in _FURTHER:
+        return "", None, ""
     match = _NODE.match(name) or _NODE_LAST.match(name)
     if match:
         return "node", int(match[1]), value.strip()

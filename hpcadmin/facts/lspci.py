@@ -23,12 +23,15 @@ FORMS = ("text",)
 MAX_DEVICES = 20_000
 _ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 _LINE = re.compile(r"[ \t]{0,12}" + _ADDRESS + r"[ \t]+(\S.*)")
+_BEGINS = re.compile(r"[ \t]{0,12}" + _ADDRESS + r"[ \t]")
+_TELLING = re.compile(r"NUMA node:|Kernel driver in use:|Bus: primary=|LnkCap:|LnkSta:|Unknown header type|lspci")
 _NAMED = re.compile(r"([A-Z0-9][A-Za-z0-9 ./&()_-]{1,60}?)(?: \[([0-9a-f]{4})\])?: (.*)")
 _NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): ([0-9a-f]{4}):([0-9a-f]{4})")
 _QUOTED = re.compile(r'"([^"]{0,300})"')
 _ID = re.compile(r" ?\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _IN_BRACKETS = re.compile(r"(.*?) ?\[([0-9a-f]{4})\]\Z")
 _REVISION = re.compile(r" \(rev ([0-9a-f]{2})\)")
+_REMARKS = re.compile(r" \((?:rev|prog-if) [^()]{0,80}\)")
 _UNKNOWN = re.compile(r"Device ([0-9a-f]{4})\b")
 _BUSES = re.compile(r"Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
 _LINK = re.compile(r"Speed ([0-9.]{1,5}GT/s)(?: \((\w{1,12})\))?, Width x([0-9]{1,2})(?: \((\w{1,12})\))?")
@@ -73,8 +76,11 @@ def outputs(lines: Sequence[str]) -> Iterator[list[LspciDevice]]:
     seen: set[str] = set()
     inside = False                       # below a device's line
     slot: dict[str, Any] | None = None   # of -vmm
+    dull = _dull(lines)
     for number, line in enumerate(lines, 1):
-        head = _head(line, number) if ":" in line[:24] or "." in line[:24] else None
+        if line in dull:
+            continue
+        head = _head(line, number) if _BEGINS.match(line) else None
         if head is None and line.startswith("Slot:"):
             address = line[5:].strip()
             head = slot = {"address": pci_address(address), "printed": address, "line": number} \
@@ -101,6 +107,14 @@ def outputs(lines: Sequence[str]) -> Iterator[list[LspciDevice]]:
             inside = False
     if block:
         yield _finish(block)
+
+
+def _dull(lines: Sequence[str]) -> frozenset[str]:
+    """Indented lines that say nothing here, wherever they stand: nine of ten of -vvv, and few different ones."""
+    if any(line.startswith("Slot:") for line in lines):
+        return frozenset()
+    return frozenset(line for line in set(lines) if line[:1] in ("\t", " ") and not (
+        _TELLING.search(line) or _BEGINS.match(line)))
 
 
 def _finish(block: list[dict[str, Any]]) -> list[LspciDevice]:
@@ -130,7 +144,7 @@ def _head(line: str, number: int) -> dict[str, Any] | None:
 
 def device_words(text: str) -> dict[str, Any]:
     """Vendor, name and ids of "NVIDIA Corporation GA100 [A100] [10de:20b2] (rev a1) (prog-if 00 [VGA])"."""
-    text = re.sub(r" \((?:rev|prog-if) [^()]{0,80}\)", "", text)
+    text = _REMARKS.sub("", text)
     every = list(_ID.finditer(text))
     ids = every[-1] if every else None   # a name may have brackets of its own
     if ids:

@@ -59,8 +59,10 @@ def opens(line: str) -> bool:
     """Whether a table may begin with the line."""
     text = _smi.unquoted((line,))[0]
     value = text.strip()
-    if "," in value and (_start(text, 1) or _bare(text, 1)):
-        return True
+    first, comma, _ = value.partition(",")
+    if comma:
+        begins = _value(clean(first, 120)) or _HEADER_CELL.match(first.strip()) or "--query-gpu" in text
+        return bool(begins and (_start(text, 1) or _bare(text, 1)))
     return bool(_NAME.match(value) or _UUID.match(value) or _start(text, 1))
 
 
