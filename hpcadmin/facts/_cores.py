@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import cpu_list, fold_ids
@@ -163,6 +164,7 @@ def restricted(affinities: Mapping[int, str | None], numa: Mapping[int, str | No
     return ""
 
 
+@lru_cache(maxsize=4096)
 def cpus_of(text: str | None) -> tuple[int, ...] | None:
     """The ids of a list as topo -m prints it; None where it is not there or is no list."""
     if not text or text == "N/A":
@@ -173,12 +175,14 @@ def cpus_of(text: str | None) -> tuple[int, ...] | None:
         return None
 
 
-def _spans(text: str | None) -> list[Span]:
-    """[] for what is no list, and for one that is cut."""
+@lru_cache(maxsize=4096)
+def _spans(text: str | None) -> tuple[Span, ...]:
+    """() for what is no list, and for one that is cut."""
     ids = cpus_of(text)
     if not ids or truncated(text):
-        return []
-    return [(int(low), int(high or low)) for low, _, high in (part.partition("-") for part in fold_ids(ids).split(","))]
+        return ()
+    return tuple((int(low), int(high or low)) for low, _, high in (
+        part.partition("-") for part in fold_ids(ids).split(",")))
 
 
 def _low(spans: Sequence[Span], offset: int) -> str | None:

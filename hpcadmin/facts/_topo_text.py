@@ -190,7 +190,8 @@ class _Scan:
         def put(until: int) -> None:
             if rows:
                 header = Header((), 3, False, rows[0].line, rows[0].line, there=False)
-                found.append(Block(header, tuple(rows), start, until - 1, self.stream, self.who))
+                begin = found[-1].after + 1 if found else start
+                found.append(Block(header, tuple(rows), begin, until - 1, self.stream, self.who))
                 rows.clear()
 
         for at in range(start, end):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _topo_known
@@ -36,6 +37,7 @@ class Topo:
         return all(all(row) for row in self.links)
 
 
+@lru_cache(maxsize=64)                           # the nodes of a group print the same
 def parse(text: str) -> Topo:
     """Raises ParseError where there is no matrix, or one that contradicts itself."""
     found = blocks(text.split("\n"))
