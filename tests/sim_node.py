@@ -30,6 +30,7 @@ def capture(profile: str, *, faults: str = "", shell: str = "sh") -> str:
     text = probe_script()
     for path, place in (("/sys/", f"{root}/sys/"), ("/proc/driver/nvidia", f"{root}/proc/driver/nvidia"),
                         ("/etc/hpcadmin/simulated", f"{root}/simulated"),
+                        ("; export HWLOC_COMPONENTS", f"; HWLOC_XMLFILE={root}/hwloc.xml; export HWLOC_XMLFILE"),
                         # No device nodes without root: a list of what would be there.
                         ("for f in /dev/nvidia[0-9]*; do [ -c \"$f\" ] && echo \"file $f\"; done",
                          f"for f in {root}/sys/bus/pci/drivers/nvidia/0*; do n=$((${{n:--1}}+1)); "

@@ -11,10 +11,11 @@ from hpcadmin.facts._base import MAX_CPU, quote
 from hpcadmin.model import Core, Cpu, NumaNode
 
 # Sets are masks: bit n is OS CPU (or NUMA node) n.
+_MAX_SAID = 20                           # contradictions that are told of one tree
 _RUN = re.compile("1+")
 _WORD = re.compile(r"(?:0x)?([0-9a-fA-F]{0,8})\Z")
 _ONE = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16384})\Z")
-_MEMORY_ONLY = frozenset({"HBM", "MCDRAM", "GPUMemory", "NVM", "SPM", "CXL-DRAM", "CXL-NVM", "PMEM"})
+MEMORY_ONLY = frozenset({"HBM", "MCDRAM", "GPUMemory", "NVM", "SPM", "CXL-DRAM", "CXL-NVM", "PMEM"})
 
 
 def mask(text: str | None) -> int | None:
@@ -110,6 +111,7 @@ class Tree:
     missing: list[str] = field(default_factory=list)
     contradictions: list[tuple[str, int | None]] = field(default_factory=list)
     no_cpus: bool = False                # CPUs are numbered by their place, not as the kernel does
+    no_numa: bool = False                # which CPUs a NUMA node has is not told
     no_threads: bool = False             # cores are told without the CPUs in them
 
     def info(self, *names: str) -> str:
@@ -154,6 +156,7 @@ class Machine:
     dies: int = 0
     no_cpus: bool = False                # the text does not name the kernel's CPUs
     node_ids: set[int] = field(default_factory=set)
+    unnumbered: int = 0                  # NUMA nodes of which the kernel's number is not told
 
     @property
     def used(self) -> list[int]:
@@ -186,7 +189,7 @@ class Machine:
         """The nodes that CPUs belong to: of several with the same CPUs the one that is plain memory."""
         second = {place for places in self.shared for place in places[1:]}
         for places in self.shared:
-            plain = [place for place in places if self.numa[place].subtype not in _MEMORY_ONLY]
+            plain = [place for place in places if self.numa[place].subtype not in MEMORY_ONLY]
             if len(plain) == 1:
                 second -= set(places)
                 second |= set(places) - set(plain)
@@ -222,6 +225,7 @@ def machine(tree: Tree) -> Machine:
         found.dies += here.kind == "Die"
         stack += [(child, package) for child in reversed(here.children)]
     _overlaps(found, tree)
+    del tree.contradictions[_MAX_SAID:]
     return found
 
 
@@ -244,6 +248,8 @@ def _check_core(here: Obj, own: int, online: int | None, tree: Tree) -> None:
 
 def _numa(here: Obj, own: int, found: Machine, tree: Tree) -> None:
     if here.os_index is None:
+        tree.no_numa = True
+        found.unnumbered += 1
         return
     size = here.attributes.get("local_memory", "")
     memory = int(size) >> 20 if re.match(r"[0-9]{1,18}\Z", size) else None
@@ -287,7 +293,7 @@ def joined(tree: Tree, levels: Machine, sound: bool) -> Cpu:
     """As the model has it. sound: nothing contradicts; else there are no cores, and no counts."""
     whole = tree.root.cpuset or levels.cpus
     place = {package: number for number, package in enumerate(levels.used)}
-    numa_of = {cpu: node.os_index for node in levels.primary for cpu in ids(node.cpus)}
+    numa_of = {} if tree.no_numa else {cpu: node.os_index for node in levels.primary for cpu in ids(node.cpus)}
     cores: tuple[Core, ...] = ()
     per, threads = set(levels.per_package), levels.threads
     per_package = sound and bool(levels.packages) and covered((core.cpus for core in levels.cores), whole)
@@ -308,7 +314,7 @@ def joined(tree: Tree, levels: Machine, sound: bool) -> Cpu:
 def _nodes(tree: Tree, levels: Machine) -> tuple[NumaNode, ...]:
     """By their ids, as the kernel lists them. Memory that shares the CPUs of other memory has none of its own. hwloc
     that only asked the processor knows of no nodes: its one node is made up."""
-    if measured_by_cpuid(tree) or levels.no_cpus:
+    if measured_by_cpuid(tree) or levels.no_cpus or tree.no_numa:
         return ()
     primary = {node.os_index for node in levels.primary}
     far = distances(tree, levels)

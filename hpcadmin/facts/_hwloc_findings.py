@@ -62,6 +62,8 @@ def _cpu_findings(work: Work) -> Iterator[Finding]:
 
 def _numa_findings(work: Work) -> Iterator[Finding]:
     levels, tree = work.levels, work.tree
+    if tree.no_numa:
+        return
     empty = [node for node in levels.numa if not node.cpus]
     if empty and not levels.no_cpus:
         kinds = ", ".join(sorted({node.subtype for node in empty if node.subtype}))

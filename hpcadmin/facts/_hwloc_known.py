@@ -57,6 +57,8 @@ def _absent(work: Work) -> Iterator[str]:
         yield "the CPUs (PU) of the cores are not printed: threads and CPU numbers are unknown"
     elif levels.no_cpus:
         yield "the kernel's CPU numbers (P#) are not printed: which CPUs a core or a NUMA node has is unknown"
+    elif tree.no_numa:
+        yield "which CPUs the NUMA nodes have is not told: levels are left out"
     elif not covered((core.cpus for core in levels.cores), levels.cpus) and levels.cores:
         yield f"CPUs {fold(levels.cpus & ~union(core.cpus for core in levels.cores))} are in no core"
     if work.whole & ~levels.cpus and not levels.no_cpus and tree.online is None:
@@ -111,8 +113,8 @@ def _known_cpu(work: Work) -> dict[str, Any]:
         "threads_per_core": next(iter(levels.threads)) if len(levels.threads) == 1 and whole else None,
         "cpus": count(work.whole) or None, "os_cpus": fold(work.whole),
         "cores": len(levels.cores) if whole and levels.cores else None,
-        "packages": {str(package.os_index): fold(package.cpus) for package in levels.packages
-                     if package.os_index is not None},
+        "packages": {str(package.os_index): fold(package.cpus) for package in levels.packages}
+        if all(package.os_index is not None for package in levels.packages) else None,
         "packages_listed": len(levels.packages), "packages_present": len(levels.packages),
         "packages_with_cpus": len(levels.used),
     }
@@ -139,7 +141,7 @@ def _known_numa(work: Work) -> dict[str, Any]:
             1 << node.os_index for node in levels.numa)):
         return {"numa_node_count": None, "numa_nodes": None}
     known: dict[str, Any] = {
-        "numa_node_count": len(levels.numa),
+        "numa_node_count": len(levels.numa) + levels.unnumbered,
         "numa_nodes": {str(node.os_index): fold(node.cpus) for node in levels.numa},
         "numa_memory_mb": {str(node.os_index): node.memory_mib for node in levels.numa if node.memory_mib is not None},
         "numa_cpuless": [node.os_index for node in levels.numa if not node.cpus],
@@ -154,12 +156,15 @@ def _known_numa(work: Work) -> dict[str, Any]:
             subtypes.setdefault(node.subtype, []).append(node.os_index)
     if subtypes:
         known["numa_subtypes"] = subtypes
-    if not tree.missing:
+    if not tree.missing and levels.cores:
         cores = {str(node.os_index): levels.cores_in(node.cpus) for node in levels.numa}
         known["numa_cores"] = {name: fold(union(1 << core for core in own)) for name, own in cores.items()}
         known["cores_per_numa"] = {name: len(own) for name, own in cores.items() if own}
-        if matrix := _known_distances(work):
-            known["numa_distances"] = matrix
+    if not tree.missing and (matrix := _known_distances(work)):
+        known["numa_distances"] = matrix
+    if tree.no_numa:
+        known |= {"numa_nodes": None, "numa_cores": None, "cores_per_numa": None, "numa_with_cpus": None,
+                  "cpu_numa_nodes": None, "numa_same_cpus": None}
     return {**known, "numa_nodes": None} if levels.no_cpus else known
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcadmin.facts import _hwloc_io as io
 from hpcadmin.facts import _hwloc_slurm
 from hpcadmin.facts._base import pci_key
-from hpcadmin.facts._hwloc import Machine, Tree, joined, machine
+from hpcadmin.facts._hwloc import Machine, Tree, ids, joined, machine
 from hpcadmin.facts._hwloc_limits import Limits, limits
 from hpcadmin.model import Cpu, Gpu, Nic, PciDevice
 
@@ -68,7 +68,9 @@ def understand(tree: Tree) -> Work:
     levels = machine(tree)
     found = limits(tree, levels)
     sound = not tree.contradictions and not any(not package.cpus for package in levels.packages)
-    cpu = joined(tree, levels, sound)
+    cpu = replace(joined(tree, levels, sound), offline=ids(found.offline))
+    if found.refused:                    # counts of a part are none of the node's
+        cpu = replace(cpu, sockets=None, cores_per_socket=None, cores=())
     slurmd = None if tree.contradictions else _hwloc_slurm.line(tree, levels)
     return Work(tree, levels, found, cpu, io.devices(tree), slurmd, tree.root.cpuset or levels.cpus, sound)
 

@@ -37,6 +37,10 @@ _CPUSET = re.compile(r" cpuset=(0x[0-9a-fA-Fx,]{1,20000})")
 _UNIT = {"KB": 1024, "KiB": 1024, "MB": 1 << 20, "MiB": 1 << 20}
 
 
+# A device of a kind that the hwloc which printed it did not know.
+_NAMELESS = re.compile(r"(?:\([^\"()]{1,80}\) )?(?:L#[0-9]{1,7} (?:\(.{0,2000}\) )?)?\"[^\"]{1,200}\"\Z")
+
+
 def kind_of(word: str) -> str:
     cache = _CACHE.match(word)
     if cache:
@@ -48,12 +52,15 @@ def is_object(text: str) -> bool:
     """Whether a line (without its indentation) begins as one of lstopo's objects."""
     times = _TIMES.match(text)
     head = _HEAD.match(times[2] if times else text)
+    if text.startswith(("L#", '"', "(")) and _NAMELESS.match(text):
+        return True
     if not head or not kind_of(head[1]):
         return False
     rest = (times[2] if times else text)[head.end():]
     # Words of prose begin alike: an object has a place, a bracket, a name, or nothing behind it.
-    return not rest.strip() or bool(re.match(r" (?:[LP]#[0-9]|\(|\"|[0-9a-fA-F]{2,8}:)", rest) or
-                                    rest.startswith((" + ", " cpuset=")))
+    if not rest.strip() or rest.startswith((" + ", " cpuset=")):
+        return True
+    return " = " not in rest and re.match(r" (?:[LP]#[0-9]|\(|\"|[0-9a-fA-F]{2,8}:)", rest) is not None
 
 
 def unclosed(text: str) -> bool:
@@ -111,7 +118,8 @@ def _object(text: str, line: int) -> Obj | None:
     head = _HEAD.match(text)
     kind = kind_of(head[1]) if head else ""
     if not head or not kind:
-        return None
+        named = _NAMELESS.match(text)
+        return Obj("OSDev", line, attributes={"name": clean(text.rsplit('"', 2)[-2], 200)}) if named else None
     rest = text[head.end():]
     opening = rest.find(" (")
     before = rest[:opening] if opening >= 0 else rest

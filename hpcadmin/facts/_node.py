@@ -14,8 +14,9 @@ from hpcadmin.model import Cpu, Node, PciDevice
 from hpcadmin.text import printable
 
 # Facts whose tool or file may be missing on a sound node.
-_OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "ibstat", "ibv_devinfo", "lldp", "lscpu", "lspci", "numa",
-                       "nvidia_list", "nvidia_nvlink", "nvidia_smi", "nvidia_topo", "rocm_smi", "slurmd"}) | _host.OPTIONAL
+_OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "hwloc", "ibstat", "ibv_devinfo", "lldp", "lscpu", "lspci",
+                       "numa", "nvidia_list", "nvidia_nvlink", "nvidia_smi", "nvidia_topo", "rocm_smi",
+                       "slurmd"}) | _host.OPTIONAL
 # Facts that nvidia-smi answers: one sentence about it is enough.
 _SMI = ("nvidia_smi", "nvidia_list", "nvidia_topo", "nvidia_nvlink")
 
@@ -131,6 +132,10 @@ def _read_cpu(reader: _Reader, slurmd: Any, simulated: bool) -> Cpu:
     # Simulated hardware is in /sys alone: what asks the machine itself must differ.
     if not simulated:
         _cpu.check_counts(cpu, lscpu, slurmd, reader.problems)
+        seen = reader.value("hwloc")
+        if seen is not None and not seen.limited and cpu.cores:
+            # Of NUMA nodes without CPUs hwloc hides some.
+            _cpu.join({"the kernel": replace(cpu, numa=()), "hwloc": replace(seen.cpu, numa=())}, reader.problems)
         allowed = reader.value("cpuset")
         if allowed is not None and topology is not None and not set(allowed).issuperset(topology.online):
             reader.problems.append(f"captured inside a job or container: only CPUs {fold_ids(allowed)} of "

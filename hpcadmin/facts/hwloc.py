@@ -7,7 +7,23 @@ from hpcadmin.facts import _hwloc_known, _hwloc_xml
 from hpcadmin.facts._hwloc_work import Hwloc
 from hpcadmin.facts._reading import Document, Reading
 
+NAME = "hwloc"
+LIMIT = 1024 * 1024
+# CPUs and memory alone: devices are asked of the kernel, and the GPUs' libraries would start the GPUs. Of each object,
+# what the reader takes.
+COMMAND = r"""
+l=
+for t in lstopo-no-graphics lstopo hwloc-ls; do command -v $t >/dev/null 2>&1 && { l=$t; break; }; done
+[ "$l" ] || return 127
+( unset HWLOC_XMLFILE HWLOC_SYNTHETIC HWLOC_FSROOT HWLOC_CPUID_PATH HWLOC_THISSYSTEM DISPLAY
+  HWLOC_COMPONENTS=-cuda,-gl,-levelzero,-nvml,-opencl,-rsmi; export HWLOC_COMPONENTS
+  run 10 $l --no-io --no-useless-caches --of xml ) |
+  sed -e '/<page_type /d' -e '/<support /d' -e '/<info name="Inclusive"/d' \
+    -e '/type="Machine"/!s/ [a-z_]*nodeset="[^"]*"//g' -e 's/ gp_index="[^"]*"//' -e 's/ id="[^"]*"//' \
+    -e 's/ cache_[sla][a-z]*="[^"]*"//g'
+"""
 FORMS = ("xml", "text")
+MARKS = ("<topology",)
 KIND = "hwloc XML"
 
 

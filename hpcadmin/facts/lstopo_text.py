@@ -9,13 +9,17 @@ from typing import Any
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _hwloc_known
 from hpcadmin.facts._base import MAX_CPU, clean
-from hpcadmin.facts._hwloc import CpuKind, Matrix, Obj, Tree, mask
+from hpcadmin.facts._hwloc import MEMORY_ONLY, CpuKind, Matrix, Obj, Tree, mask
 from hpcadmin.facts._lstopo_lines import is_object, objects, unclosed
 from hpcadmin.facts._reading import Document, Reading
 
 FORMS = ("text",)
+MARKS = ("Machine", "System", " L#", " P#")
 KIND = "lstopo text"
-_ROOT = re.compile(r"\s{0,60}(?:Machine|System)(?: [LP]#[0-9]{1,6})?(?: \(| \+ |\s*\Z)")
+_ROOT = re.compile(r"\s{0,60}(?:Machine|System)(?: [LP]#[0-9]{1,6})?(?: \(| \+ | cpuset=|\s*\Z)")
+# An object of a kind that is not known here.
+_OTHER = re.compile(r"[A-Za-z?][A-Za-z0-9?_-]{0,30}(?:[\[(][^\])]{1,80}[\])]){0,2}"
+                    r"(?: [LP]#[0-9]{1,7}| \"[^\"]{1,200}\"\Z)")
 _DEPTH = re.compile(r"\s{0,40}(?:Special )?depth (-?[0-9]{1,2}): {1,20}([0-9]{1,7}) ([A-Za-z0-9]{1,20}) \(type #")
 _HIDDEN = re.compile(r"\s{0,40}[0-9]{1,6} processors? not represented in topology: (0x[0-9a-fA-Fx,]{1,20000})")
 _INFOS = re.compile(r"\s{0,40}Topology infos: (.{1,8000})")
@@ -31,6 +35,12 @@ _MEMORY = frozenset({"NUMANode", "MemCache"})
 _DEVICES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MAX_DEPTH = 200
 _MAX_WRAPS = 40
+_TERMINAL = 78
+
+
+def opens(line: str) -> bool:
+    """Whether a machine may begin with the line."""
+    return bool(_ROOT.match(line) or _DEPTH.match(line) or _DRAWN.search(line))
 
 
 def read(document: Document) -> tuple[Reading, ...]:
@@ -92,6 +102,8 @@ class _Text:
                     self.missing.append(f"line {gap} is not lstopo's: what stood there is missing")
                     gap = 0
                 number = self.object(lines, number)
+            elif self.root is not None and not self.levels and _indent(line) > base and _OTHER.match(line.strip()):
+                number += 1
             elif (after := self.footer(lines, number)) > number:
                 gap, number = 0, after
             else:
@@ -111,7 +123,9 @@ class _Text:
             following = lines[number + 1]
             if not following.strip() or is_object(following.strip()):
                 break
-            text, number = f"{text}{following}", number + 1
+            # A terminal cuts at its width, wherever that is; whoever mailed the text, between words.
+            glue = "" if len(lines[number]) >= _TERMINAL else " "
+            text, number = f"{text}{glue}{following}", number + 1
         if unclosed(text):
             self.missing.append(f"line {start} is cut off")
         while self.stack and self.stack[-1][0] >= indent:
@@ -179,6 +193,7 @@ class _Text:
                   for here in root.walk() if here.kind == "NUMANode")
         _sets(root)
         _memory(root, root.cpuset or 0, old)
+        tree.no_numa = not old and _beside(root)
         if not tree.no_cpus and not tree.missing:
             tree.complete = (root.cpuset or 0) | self.hidden
         return _hwloc_known.reading(KIND, tree, self.first + 1, self.last)
@@ -219,6 +234,16 @@ def _memory(here: Obj, around: int, old: bool) -> None:
         if child.kind in _MEMORY and not child.cpuset and not old:
             child.cpuset = around
         _memory(child, child.cpuset if child.cpuset is not None and child.kind not in _MEMORY else around, old)
+
+
+def _beside(root: Obj) -> bool:
+    """Plain memory twice in one place: the levels between are left out, and with them which CPUs it belongs to."""
+    for here in root.walk():
+        plain = [child for child in here.children
+                 if child.kind == "NUMANode" and child.attributes.get("subtype") not in MEMORY_ONLY]
+        if here.cpuset and len(plain) > 1:
+            return True
+    return False
 
 
 def _summary(lines: tuple[str, ...], number: int) -> tuple[Reading, int]:
