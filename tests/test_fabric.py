@@ -158,6 +158,22 @@ def test_a_spine_with_the_fabric_manager_on_it_is_no_leaf() -> None:
     assert all("ufm01" not in line and "gpustore7" not in line for line in topology_conf(found))
 
 
+def test_a_storage_switch_that_all_units_have_joins_nothing() -> None:
+    net = trees.fat_tree(3, 1, 4, 2)
+    net.add("switch", "storage-leaf")
+    for unit in range(1, 4):
+        for node in range(1, 5):
+            name = net.add("ca", f"u{unit:02d}n{node:02d} mlx5_7").name
+            net.plug("storage-leaf", unit * 4 + node, name, 1)
+    found = fabric(trees.ibnetdiscover(net))
+    assert [len(unit.nodes) for unit in units(found)] == [4, 4, 4, 0]
+    assert all("storage" not in line for line in topology_conf(found))
+    assert [what for what in found.problems if "storage-leaf: no link to the other switches" not in what] == []
+    net.cut("u02n02 mlx5_0", 1)
+    assert "missing cable: u02n02 hangs on storage-leaf alone, whose other nodes are on further leaves" in \
+        told(fabric(trees.ibnetdiscover(net)))
+
+
 def test_three_levels() -> None:
     """Pods of two leaves under two switches each; cores above all."""
     net = trees.Net()
@@ -212,6 +228,9 @@ def test_neighbours_of_nodes_are_a_fabric() -> None:
                   for number in range(6))
     (found,) = build([], nodes)
     assert found.kind == "ethernet"
+    managed = tuple(replace(node, neighbours=(*node.neighbours, ("eno1", "mgmt-switch", f"swp{n}")))
+                    for n, node in enumerate(nodes))
+    assert topology_conf(build([], managed)[0]) == topology_conf(found)
     assert topology_conf(found) == ("SwitchName=leaf1 Nodes=n[0-2]", "SwitchName=leaf2 Nodes=n[3-5]")
 
 

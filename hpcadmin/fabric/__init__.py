@@ -88,7 +88,7 @@ def _device(device: Device, name: str, devices: Devices, names: list[str], kind:
 
 def join_nodes(fabric: Fabric, nodes: Iterable[Node]) -> Fabric:
     """The hosts of adapters by their GUIDs, as the nodes themselves tell them; descriptions that say another host are
-    problems. Levels are found again: an adapter that is now a host's counts as one."""
+    problems."""
     owners: dict[str, tuple[str, str]] = {}
     for node in nodes:
         for nic in node.nics:

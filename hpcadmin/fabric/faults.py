@@ -35,6 +35,7 @@ class View:
     units: tuple[Unit, ...]
     short: dict[str, str]            # leaf -> its name without what all have in common
     services: frozenset[str]         # hosts that are no compute nodes, by their names
+    shared: frozenset[str]           # leaves that are no node's home: another network of the same nodes
 
     @property
     def linked(self) -> bool:
@@ -42,17 +43,20 @@ class View:
 
 
 def view_of(fabric: Fabric) -> View:
-    return View(fabric, {device.name: device for device in fabric.devices}, cables(fabric), units(fabric),
-                short_names([leaf.name for leaf in leaves_of(fabric)]), frozenset(left_out(fabric)))
+    found, links = units(fabric), cables(fabric)
+    used = {cable.leaf for cable in links}
+    shared = frozenset(leaf for unit in found if not unit.nodes for leaf in unit.leaves if leaf in used)
+    return View(fabric, {device.name: device for device in fabric.devices}, links, found,
+                short_names([leaf.name for leaf in leaves_of(fabric)]), frozenset(left_out(fabric)), shared)
 
 
 def faults(fabric: Fabric) -> tuple[Fault, ...]:
     """Faults first, each in one line; notes after them."""
     from hpcadmin.fabric.links import degraded, down, states  # noqa: PLC0415  (it imports Fault from here)
     view = view_of(fabric)
-    found = [*crossed_faults(view), *missing_leaves(view), *missing_cables(view), *wrong_unit(view),
+    found = [*crossed_faults(view), *missing_leaves(view), *missing_cables(view), *homeless(view), *wrong_unit(view),
              *uneven_uplinks(view), *degraded(view), *states(view), *separate(view), *doubles(view), *unnamed(view),
-             *generic_switches(view), *down(view), *spine_hosts(view)]
+             *generic_switches(view), *down(view), *spine_hosts(view), *other_networks(view)]
     return tuple(sorted(found, key=lambda fault: fault.note))
 
 
@@ -79,7 +83,7 @@ def misplaced(view: View) -> tuple[Misplaced, ...]:
     unit_of = {leaf: unit.label for unit in view.units for leaf in unit.leaves}
     by_host: dict[tuple[str, str], dict[str, Cable]] = defaultdict(dict)
     for cable in view.cables:
-        if cable.adapter and cable.host not in view.services:
+        if cable.adapter and cable.host not in view.services and cable.leaf not in view.shared:
             by_host[unit_of[cable.leaf], cable.host][cable.adapter] = cable
     alike: dict[tuple[str, frozenset[str]], list[dict[str, Cable]]] = defaultdict(list)
     for (unit, _), own in by_host.items():
@@ -118,17 +122,16 @@ def crossed_faults(view: View) -> Iterator[Fault]:
 def missing_leaf_names(view: View) -> dict[str, list[str]]:
     """By unit, the leaves that it lacks beside the other units, called as they would be; "" where the names tell
     nothing."""
-    if len(view.units) < 3:
+    homes = [unit for unit in view.units if unit.nodes]
+    count, often = Counter(len(unit.leaves) for unit in homes).most_common(1)[0] if homes else (0, 0)
+    if len(homes) < 3 or 2 * often <= len(homes):
         return {}
-    count, often = Counter(len(unit.leaves) for unit in view.units).most_common(1)[0]
-    if 2 * often <= len(view.units):
-        return {}
-    short = {unit.label: [view.short[leaf] for leaf in unit.leaves] for unit in view.units}
-    place = unit_place([unit.leaves for unit in view.units])
+    short = {unit.label: [view.short[leaf] for leaf in unit.leaves] for unit in homes}
+    place = unit_place([unit.leaves for unit in homes])
     found = {}
-    for unit in view.units:
-        if len(unit.leaves) < count and unit.nodes:
-            model = next(other for other in view.units if len(other.leaves) == count)
+    for unit in homes:
+        if len(unit.leaves) < count:
+            model = next(other for other in homes if len(other.leaves) == count)
             found[unit.label] = _absent(short[unit.label], short[model.label], place) or \
                 [""] * (count - len(unit.leaves))
     return found
@@ -184,7 +187,7 @@ def wrong_unit(view: View) -> Iterator[Fault]:
     unit_of = {leaf: unit.label for unit in view.units for leaf in unit.leaves}
     home = {node: unit.label for unit in view.units for node in unit.nodes}
     for cable in view.cables:
-        if unit_of[cable.leaf] != home[cable.host]:
+        if cable.leaf not in view.shared and unit_of[cable.leaf] != home.get(cable.host, unit_of[cable.leaf]):
             yield Fault(f"{cable.host} {cable.adapter}".strip() + f" hangs on leaf {view.short[cable.leaf]} port "
                         f"{cable.port_name or cable.port} of unit {unit_of[cable.leaf]}, the node's other cables are "
                         f"in unit {home[cable.host]}", device=cable.leaf, port=cable.port)
@@ -207,7 +210,9 @@ def uplinks(view: View, level: int) -> dict[str, tuple[int, int]]:
 def uneven_uplinks(view: View) -> Iterator[Fault]:
     top = max((switch.level or 0 for switch in view.fabric.switches), default=0)
     for level in range(1, top):
-        found = uplinks(view, level)
+        found = {name: count for name, count in uplinks(view, level).items() if name not in view.shared}
+        if not found:
+            continue
         usual, often = Counter(found.values()).most_common(1)[0]
         odd = {name: count for name, count in found.items() if count != usual}
         what = "leaf" if level == 1 else f"level {level} switch"
@@ -270,6 +275,23 @@ def generic_switches(view: View) -> Iterator[Fault]:
         if is_generic(switch.description) and view.fabric.kind == "infiniband" and switch.guid:
             called = f"the default description '{switch.description}'" if switch.description else "no description"
             yield Fault(f"switch {switch.guid} has {called}: named by its GUID", note=True, device=switch.name)
+
+
+def other_networks(view: View) -> Iterator[Fault]:
+    for leaf in sorted(view.shared):
+        yield Fault(f"{view.short[leaf]}: most nodes on it are at home on other leaves: another network (storage, "
+                    "management)", note=True, device=leaf)
+
+
+def homeless(view: View) -> Iterator[Fault]:
+    home = {node for unit in view.units for node in unit.nodes}
+    on: dict[str, set[str]] = defaultdict(set)
+    for cable in view.cables:
+        if cable.host not in home and cable.host not in view.services:
+            on[cable.host].add(view.short[cable.leaf])
+    for host, leaves in sorted(on.items()):
+        yield Fault(f"missing cable: {host} hangs on {some(sorted(leaves))} alone, whose other nodes are on further "
+                    "leaves")
 
 
 def spine_hosts(view: View) -> Iterator[Fault]:

@@ -116,8 +116,10 @@ def leaves_by_host(links: Iterable[Cable]) -> dict[str, Counter[str]]:
 
 
 def units(fabric: Fabric) -> tuple[Unit, ...]:
-    """In the order of their names. Two leaves are of one unit when more than half of the nodes of one are on the other
-    too: a node with a cable in the wrong unit joins nothing."""
+    """In the order of their names. Two leaves are of one unit when more than half of the nodes of each are on the other
+    too: neither a node with a cable in the wrong unit nor a switch that all units have (storage, management) joins
+    them. Such a switch is a unit without nodes: most of those on it are at home elsewhere, where they have more cables
+    or fewer nodes beside them."""
     by_host = leaves_by_host(cables(fabric))
     on_leaf: Counter[str] = Counter(leaf for leaves in by_host.values() for leaf in leaves)
     shared: Counter[tuple[str, str]] = Counter()
@@ -126,18 +128,21 @@ def units(fabric: Fabric) -> tuple[Unit, ...]:
             shared.update(combinations(sorted(leaves), 2))
     group = {leaf.name: leaf.name for leaf in leaves_of(fabric)}
     for (one, other), count in sorted(shared.items()):
-        if 2 * count > min(on_leaf[one], on_leaf[other]):
+        if 2 * count > max(on_leaf[one], on_leaf[other]):
             _join(group, one, other)
     members: dict[str, list[str]] = defaultdict(list)
     for name in group:
         members[_root(group, name)].append(name)
     nodes: dict[str, list[str]] = defaultdict(list)
+    size = {root: max(on_leaf[leaf] for leaf in leaves) for root, leaves in members.items()}
     for host, leaves in by_host.items():
         weight: Counter[str] = Counter()
         for leaf, count in leaves.items():
             weight[_root(group, leaf)] += count
-        nodes[min(weight, key=lambda root: (-weight[root], root))].append(host)
-    found = sorted((tuple(sorted(leaves)), tuple(sorted(nodes[root]))) for root, leaves in members.items())
+        nodes[min(weight, key=lambda root: (-weight[root], size[root], root))].append(host)
+    for root in [root for root, names in nodes.items() if 2 * len(names) < size[root]]:
+        del nodes[root]
+    found = sorted((tuple(sorted(leaves)), tuple(sorted(nodes.get(root, ())))) for root, leaves in members.items())
     labels = _labels([leaves for leaves, _ in found])
     return tuple(sorted((Unit(label, *one) for label, one in zip(labels, found, strict=True)),
                         key=lambda unit: unit.label))
