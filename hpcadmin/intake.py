@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, is_capture, tree
+from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, documents_in, is_capture, tree
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.facts import Document
 from hpcadmin.files import read_bounded
@@ -112,7 +112,7 @@ def _put(taken: Taken, item: Item) -> None:
     file, data = item
     text = decode(data[:MAX_BYTES])
     if not is_capture(text):
-        taken.documents += documents(file, data)
+        taken.documents += documents_in(file, text, cut=len(data) > MAX_BYTES)
         return
     if taken.captures:
         raise UsageError(f"two captures of {taken.node}: {next(iter(taken.captures))} and {file}")
@@ -150,13 +150,14 @@ def _folder(folder: Path) -> Iterator[tuple[str, Loader]]:
     empty = True
     for entry in entries:
         path, name = Path(entry.path), _node_of(entry.name)
-        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-            continue                     # never followed: nodes may write in such folders
         if not name:
             raise UsageError(f"{entry.name!r} is not named after a node", where=str(folder),
                              hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
         empty = False
-        if entry.is_dir():
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            # Never followed: nodes may write in such folders.
+            yield name, partial(iter, (StoreError("is not a regular file: not opened", where=str(path)),))
+        elif entry.is_dir():
             yield name, partial(_of_node, path)
         else:
             yield from _file(path, name)

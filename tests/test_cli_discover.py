@@ -114,12 +114,12 @@ def test_unreadable_captures_are_named(place: Path, capfd: Captured) -> None:
     (folder / "node05.txt").symlink_to("/etc/passwd")
     assert run(["discover", "--from", str(folder)]) == 3
     out = capfd.readouterr().out
-    assert f"node03: {folder}/node03.txt: the capture is empty" in out
-    assert f"node04: {folder}/node04.txt: is not a capture of hpcadmin discover" in out
-    assert f"node05: {folder}/node05.txt: cannot be read" in out
+    assert f"node03: {folder}/node03.txt: is empty" in out
+    assert f"node04: {folder}/node04.txt:1: not the output of a tool that is known here: 'bash: sh: not found'" in out
+    assert f"node05: {folder}/node05.txt: is not a regular file" in out
     for name in ("node01", "node02"):
         (folder / f"{name}.txt").unlink()
-    assert run(["discover", "--from", str(folder)]) == 4
+    assert run(["discover", "--from", str(folder)]) == 3
 
 
 def test_a_capture_cut_off(place: Path, capfd: Captured) -> None:
