@@ -18,6 +18,8 @@ _XML = re.compile(r"\s*<(\?xml|!DOCTYPE|topology|system|graphs|nvidia_smi_log)\b
 _UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 _BLANKS = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f"), " ")
 _QUOTED = re.compile(r"[ \t]{0,4}(?:> ?){1,5}")
+_TIGHT = re.compile(r"[ \t]{0,4}>{1,5}")
+_TIGHT_QUOTE = re.compile(r"^[ \t]{0,4}>{1,5}[^> \t\n]", re.MULTILINE)      # no blank after the mark
 _QUOTE = re.compile(r"^[ \t]{0,4}>", re.MULTILINE)
 _FENCE = re.compile(r"\s{0,12}(?:`{3,8}|~{3,8})[ \t]{0,4}[A-Za-z0-9_+.-]{0,20}[ \t]{0,8}\Z")
 _TAGS = ("pre", "code", "p", "div", "details", "summary", "blockquote", "samp", "tt")
@@ -40,7 +42,7 @@ def decode(data: bytes) -> str:
 
 def is_capture(text: str) -> bool:
     """Whether our own probe printed it."""
-    return _CAPTURE.search(text) is not None
+    return "HPCADMIN-CAPTURE " in text and _CAPTURE.search(text) is not None
 
 
 def clean_lines(text: str) -> tuple[str, ...]:
@@ -58,11 +60,12 @@ def clean_lines(text: str) -> tuple[str, ...]:
 def _unwrapped(lines: list[str], text: str) -> list[str]:
     """Without what mail, Markdown and HTML put around a text, line by line, so that their numbers stay."""
     if _QUOTE.search(text) and not any(map(_XML.match, lines)):     # in XML a ">" may end a tag of the line before
-        lines = [_QUOTED.sub("", line, count=1) for line in lines]
+        mark = _TIGHT if _TIGHT_QUOTE.search(text) else _QUOTED
+        lines = [mark.sub("", line, count=1) for line in lines]
     if "```" in text or "~~~" in text:
         lines = ["" if _FENCE.match(line) else line for line in lines]
     if "&" in text or "<" in text:
-        marks = {match[1].lower() for line in lines if (match := _MARKUP.match(line[:200]))}
+        marks = {match[1].lower() for line in lines if "<" in line and (match := _MARKUP.match(line[:200]))}
         if not marks.difference(_TAGS, _MORE_TAGS):
             lines = [_ENTITY.sub(_character, _TAG.sub("", line)) if "&" in line or "<" in line else line
                      for line in lines]
@@ -75,15 +78,18 @@ def _character(entity: re.Match[str]) -> str:
 
 def documents(name: str, data: bytes) -> tuple[Document, ...]:
     """The document, or several where an XML stands inside a text: line numbers stay those of the file."""
-    cut = len(data) > MAX_BYTES
-    text = decode(data[:MAX_BYTES])
+    return documents_in(name, decode(data[:MAX_BYTES]), cut=len(data) > MAX_BYTES)
+
+
+def documents_in(name: str, text: str, *, cut: bool = False) -> tuple[Document, ...]:
+    """The same of a text that is decoded."""
     lines, open_end = clean_lines(text), not text.endswith(("\n", "\r"))
     start = next((n for n, line in enumerate(lines) if "<" in line and _XML.match(line)), None) if "<" in text else None
     if start is not None:
         before = lines[:start]
         found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut, open_end=open_end)]
         if any(line.strip() for line in before) and not _only_comments("\n".join(before)):
-            found.insert(0, Document(name, "text", before, cut=cut))
+            found.insert(0, Document(name, "text", before, cut=cut, aside=True))
         return tuple(found)
     return (Document(name, "json" if _is_json(lines) else "text", lines, cut=cut, open_end=open_end),)
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import quote
+from hpcadmin.facts._prefixes import without_prefixes
 from hpcadmin.facts._reading import Document, Reading
+
+# What is a log itself is read with its times.
+_LOGS = frozenset({"dmesg", "slurmd log"})
+_XML = ("<?xml", "<topology", "<system ", "<graphs", "<nvidia_smi_log")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,20 @@ def readers() -> tuple[Reader, ...]:
 def read_document(document: Document) -> Outcome:
     """All readings of the document, in the order of their lines. One that nobody can read has an error that names the
     first line there is."""
+    readings, errors = _all(document)
+    if document.form == "text" and (errors or not {reading.kind for reading in readings} & _LOGS):
+        bare = _without_prefixes(document)
+        told, problems = _all(bare) if bare else ([], [])
+        if told and not problems:
+            readings, errors = told, problems
+    if not readings and not errors and not document.aside:
+        errors.append(_unread(document))
+    if document.cut:
+        errors.append(f"{document.name}: larger than what is read of a file: its end is not here")
+    return Outcome(tuple(sorted(readings, key=lambda reading: (reading.first, reading.last))), tuple(errors))
+
+
+def _all(document: Document) -> tuple[list[Reading], list[str]]:
     readings: list[Reading] = []
     errors: list[str] = []
     for reader in readers():
@@ -72,11 +91,20 @@ def read_document(document: Document) -> Outcome:
             readings += reader.read(document)
         except ParseError as exc:
             errors.append(str(exc) if exc.where else f"{document.name}: {exc}")
-    if not readings and not errors:
-        errors.append(_unread(document))
-    if document.cut:
-        errors.append(f"{document.name}: larger than what is read of a file: its end is not here")
-    return Outcome(tuple(sorted(readings, key=lambda reading: (reading.first, reading.last))), tuple(errors))
+    return readings, errors
+
+
+def _without_prefixes(document: Document) -> Document | None:
+    """As it was before a log put times or ranks before its lines; None where none did."""
+    lines = without_prefixes(document.lines)
+    if lines is None:
+        return None
+    start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_XML)), None)
+    if start is not None:
+        lines = [""] * start + lines[start:]
+    first = next((line.lstrip() for line in lines if line.strip()), "")
+    form = "xml" if start is not None else "json" if first.rstrip() in ("{", "[") else "text"
+    return replace(document, form=form, lines=tuple(lines))
 
 
 def _unread(document: Document) -> str:

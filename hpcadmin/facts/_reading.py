@@ -29,6 +29,7 @@ class Document:
     lines: tuple[str, ...] = ()
     tree: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False                # larger than the limit: what follows is not here
+    aside: bool = False              # stands beside an XML in the same file: it may be prose, and nobody's
     open_end: bool = False           # the last line has no line end, so that it may be a part of one
 
     @cached_property
