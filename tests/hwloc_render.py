@@ -129,7 +129,8 @@ def text(machine: Machine, *, verbose: bool) -> str:
     """lstopo -v, or lstopo with an object's only child in the same line."""
     counts: dict[str, int] = {}
     root = tree(machine)
-    lines = ["Machine (P#0 total=64GiB LinuxCgroup=/)" if verbose else "Machine (64GB total)"]
+    total = sum(size for _, size in machine.memory_kb)
+    lines = [f"Machine (P#0 total={total}KB LinuxCgroup=/)" if verbose else f"Machine ({total}KB total)"]
     for below in root.below:
         lines += _lines(below, 1, counts, verbose)
     if verbose:

@@ -296,6 +296,8 @@ def joined(tree: Tree, levels: Machine, sound: bool) -> Cpu:
     numa_of = {} if tree.no_numa else {cpu: node.os_index for node in levels.primary for cpu in ids(node.cpus)}
     cores: tuple[Core, ...] = ()
     per, threads = set(levels.per_package), levels.threads
+    # Without an end, text does not tell how much is missing; of XML the head does.
+    sound = sound and bool(tree.version or not tree.missing)
     per_package = sound and bool(levels.packages) and covered((core.cpus for core in levels.cores), whole)
     if per_package and not levels.no_cpus:
         cores = tuple(Core(place[core.package], numa_of.get(lowest(core.cpus) - 1), ids(core.cpus))

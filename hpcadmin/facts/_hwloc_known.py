@@ -107,7 +107,7 @@ def _known_cpu(work: Work) -> dict[str, Any]:
     levels, cpu, tree = work.levels, work.cpu, work.tree
     per = levels.per_package
     uneven = len(set(per)) > 1 and bool(cpu.cores)
-    whole = not tree.missing or work.whole == levels.cpus
+    whole = not tree.missing or (bool(tree.version) and work.whole == levels.cpus)
     known: dict[str, Any] = {
         "sockets": cpu.sockets, "cores_per_socket": per if uneven else cpu.cores_per_socket,
         "threads_per_core": next(iter(levels.threads)) if len(levels.threads) == 1 and whole else None,
@@ -127,6 +127,9 @@ def _known_cpu(work: Work) -> dict[str, Any]:
             known["cores_per_l3"] = sizes[0] if len(set(sizes)) == 1 else sizes
         known |= {name: number for name, number in (("groups", levels.groups), ("dies", levels.dies)) if number}
         known["core_cpus"] = [fold(core.cpus) for core in levels.cores]
+    if tree.missing and not tree.version:
+        known |= {"cpus": None, "os_cpus": None, "packages": None, "packages_listed": None, "packages_present": None,
+                  "packages_with_cpus": None}
     if levels.no_cpus:
         known |= {"os_cpus": None, "packages": None, "core_cpus": None}
     if tree.no_threads:

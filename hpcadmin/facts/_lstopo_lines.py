@@ -32,8 +32,10 @@ _OS_NUMBER = re.compile(r"P#([0-9]{1,7})(?![0-9])")
 _NAME = re.compile(r" \"([^\"]{1,200})\"")
 _CLASS = re.compile(r"([0-9a-fA-F]{4})(?:\(|\Z)")
 _SIZE = re.compile(r"([0-9]{1,12})(KB|KiB|MB|MiB)\Z")
+_ANY_SIZE = re.compile(r"(?:^|[ (=])([0-9]{1,12})([KMGTP])i?B(?=[ )]|\Z)")
 _TIMES = re.compile(r"([0-9]{1,4}) x \{ (.{1,4000}) \}\s*\Z")
 _CPUSET = re.compile(r" cpuset=(0x[0-9a-fA-Fx,]{1,20000})")
+_POWER = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _UNIT = {"KB": 1024, "KiB": 1024, "MB": 1 << 20, "MiB": 1 << 20}
 
 
@@ -145,12 +147,19 @@ def _object(text: str, line: int) -> Obj | None:
         name = _NAME.findall(text)
         made.attributes |= {"kinds": " ".join(_OS_KINDS.get(word, word) for word in words),
                             "name": name[-1] if name else ""}
-    elif kind == "NUMANode":
-        sizes = [made.infos.get("local", ""), *inside.rstrip(")").split()]
-        size = next((match for word in sizes if (match := _SIZE.match(word))), None)
-        if size:
-            made.attributes["local_memory"] = str(int(size[1]) * _UNIT[size[2]])
+    elif kind in ("Machine", "NUMANode"):
+        _memory(made, inside)
     return made
+
+
+def _memory(made: Obj, inside: str) -> None:
+    """bytes: rounded as it is printed; local_memory: only where it is told to the MiB."""
+    if size := _ANY_SIZE.search(inside):
+        made.attributes["bytes"] = str(int(size[1]) * _POWER[size[2]])
+    words = [made.infos.get("local", ""), *inside.rstrip(")").split()]
+    exact = next((match for word in words if (match := _SIZE.match(word))), None)
+    if exact:
+        made.attributes["local_memory"] = str(int(exact[1]) * _UNIT[exact[2]])
 
 
 def _pci(made: Obj, before: str, inside: str) -> None:

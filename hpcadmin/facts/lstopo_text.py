@@ -36,6 +36,7 @@ _DEVICES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MAX_DEPTH = 200
 _MAX_WRAPS = 40
 _TERMINAL = 78
+_PART = 0.9                              # printed sizes are rounded
 
 
 def opens(line: str) -> bool:
@@ -209,6 +210,12 @@ class _Text:
             if kind and counts.get(kind, 0) != told and not (kind == "PU" and tree.no_threads):
                 tree.missing.append(f"{told} {name} by the summary below, {counts.get(kind, 0)} in the tree: a part of "
                                     "it is missing")
+        if "total" in root.infos and not self.levels:
+            tree.missing.append("the summary with which lstopo -v ends is not there: cut off")
+        sizes = [int(here.attributes["bytes"]) for here in root.walk() if "bytes" in here.attributes]
+        if "bytes" in root.attributes and len(sizes) > 1 and sum(sizes[1:]) < _PART * sizes[0]:
+            tree.missing.append(f"the NUMA nodes have {sum(sizes[1:]) >> 20} of the machine's {sizes[0] >> 20} MiB: a "
+                                "part of the tree is missing")
         places = [int(here.attributes["logical"]) for here in cpus if "logical" in here.attributes]
         if places and (len(places) != len(cpus) or places != list(range(len(places)))):
             tree.missing.append("the CPUs (PU L#) are not numbered without gaps: a part of the tree is missing")
