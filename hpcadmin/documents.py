@@ -20,7 +20,6 @@ _BLANKS = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f"), " ")
 _QUOTED = re.compile(r"[ \t]{0,4}(?:> ?){1,5}")
 _TIGHT = re.compile(r"[ \t]{0,4}>{1,5}")
 _TIGHT_QUOTE = re.compile(r"^[ \t]{0,4}>{1,5}[^> \t\n]", re.MULTILINE)      # no blank after the mark
-_QUOTE = re.compile(r"^[ \t]{0,4}>", re.MULTILINE)
 _FENCE = re.compile(r"\s{0,12}(?:`{3,8}|~{3,8})[ \t]{0,4}[A-Za-z0-9_+.-]{0,20}[ \t]{0,8}\Z")
 _TAGS = ("pre", "code", "p", "div", "details", "summary", "blockquote", "samp", "tt")
 _MORE_TAGS = ("br", "b", "i", "span", "table", "tr", "td", "li", "ul", "a")
@@ -59,12 +58,13 @@ def clean_lines(text: str) -> tuple[str, ...]:
 
 def _unwrapped(lines: list[str], text: str) -> list[str]:
     """Without what mail, Markdown and HTML put around a text, line by line, so that their numbers stay."""
-    if _QUOTE.search(text) and not any(map(_XML.match, lines)):     # in XML a ">" may end a tag of the line before
+    quoted = any(_QUOTED.match(line) for line in lines if ">" in line)
+    if quoted and not any(map(_XML.match, lines)):      # in XML a ">" may end a tag of the line before
         mark = _TIGHT if _TIGHT_QUOTE.search(text) else _QUOTED
         lines = [mark.sub("", line, count=1) for line in lines]
     if "```" in text or "~~~" in text:
         lines = ["" if _FENCE.match(line) else line for line in lines]
-    if "&" in text or "<" in text:
+    if ("<" in text and _TAG.search(text)) or ("&" in text and _ENTITY.search(text)):
         marks = {match[1].lower() for line in lines if "<" in line and (match := _MARKUP.match(line[:200]))}
         if not marks.difference(_TAGS, _MORE_TAGS):
             lines = [_ENTITY.sub(_character, _TAG.sub("", line)) if "&" in line or "<" in line else line

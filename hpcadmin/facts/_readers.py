@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from hpcadmin.errors import ParseError
@@ -16,6 +16,7 @@ from hpcadmin.facts._reading import Document, Reading
 
 # What is a log itself is read with its times.
 _LOGS = frozenset({"dmesg", "slurmd log"})
+_SHORT = 400                     # characters of a line that is worth remembering
 _XML = ("<?xml", "<topology", "<system ", "<graphs", "<nvidia_smi_log")
 
 
@@ -61,8 +62,16 @@ def readers() -> tuple[Reader, ...]:
             module = importlib.import_module(f"hpcadmin.facts.{info.name}")
             if hasattr(module, "FORMS"):
                 found.append(Reader(info.name, tuple(module.FORMS), module.read,
-                                    tuple(getattr(module, "MARKS", ())), getattr(module, "opens", None)))
+                                    tuple(getattr(module, "MARKS", ())), _remembered(getattr(module, "opens", None))))
     return tuple(found)
+
+
+def _remembered(opens: Callable[[str], bool] | None) -> Callable[[str], bool] | None:
+    """Outputs of many nodes have most of their lines in common."""
+    if opens is None:
+        return None
+    known = lru_cache(maxsize=1 << 14)(opens)
+    return lambda line: known(line) if len(line) < _SHORT else opens(line)
 
 
 def read_document(document: Document) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from hpcadmin.errors import ParseError
@@ -127,19 +128,28 @@ def _head(line: str, number: int) -> dict[str, Any] | None:
     if not match or not address:
         return None
     rest = match[2].rstrip()
+    words = _words(rest)
+    if words is None:
+        return None
     values: dict[str, Any] = {"address": address, "printed": match[1].lower(), "line": number}
     revision = _REVISION.search(rest)
     if revision:
         values["revision"] = revision[1]
+    return {**values, **words}
+
+
+@lru_cache(maxsize=1024)                 # a machine has hundreds of devices, and few different ones
+def _words(rest: str) -> dict[str, Any] | None:
+    """What follows the address; not to be changed. None when it is no device."""
     numeric, named = _NUMERIC.match(rest), _NAMED.match(rest)
     if rest.startswith('"'):
-        return _machine(values, rest)
+        return _machine(rest)
     if numeric:
-        return {**values, "class_id": numeric[1], "numeric": True, "vendor_id": numeric[2], "device_id": numeric[3]}
+        return {"class_id": numeric[1], "numeric": True, "vendor_id": numeric[2], "device_id": numeric[3]}
     if not named or not (named[2] or named[1] in CLASSES or named[1].startswith("Class ")):
         return None
-    values |= {"class_id": named[2] or CLASSES.get(named[1], ""), "class_name": named[1], "numeric": bool(named[2])}
-    return values | device_words(named[3])
+    return {"class_id": named[2] or CLASSES.get(named[1], ""), "class_name": named[1], "numeric": bool(named[2]),
+            **device_words(named[3])}
 
 
 def device_words(text: str) -> dict[str, Any]:
@@ -156,12 +166,12 @@ def device_words(text: str) -> dict[str, Any]:
             "device_id": ids[2] if ids else unknown[1] if unknown else ""}
 
 
-def _machine(values: dict[str, Any], rest: str) -> dict[str, Any] | None:
+def _machine(rest: str) -> dict[str, Any] | None:
     """-mm: "class" "vendor" "device" -rREV "subsystem" …; the numbers in brackets under -nn."""
     words = _QUOTED.findall(rest)
     if len(words) < 3:
         return None
-    found = values
+    found: dict[str, Any] = {}
     for key, word in zip(("class", "vendor", "device"), words, strict=False):
         found |= _worded(key, word)
     return found if found.get("class_id") else None
