@@ -15,7 +15,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.fabric import Dump, build
 from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
 from hpcadmin.intake import Loader, Taken, load, plan
-from hpcadmin.model import Failed, Inventory, Node, Source
+from hpcadmin.model import Fabric, Failed, Inventory, Node, Source
 from hpcadmin.sharing import Pool
 from hpcadmin.text import printable
 
@@ -56,12 +56,23 @@ def read_paths(paths: Sequence[str], node: str = "",
             progress(len(found), len(planned))
     statements = tuple(statement for one in found for statement in one.statements)
     inventory = _inventory(found)
-    return replace(inventory, fabrics=build(_dumps(statements), inventory.nodes)), statements
+    fabrics = _with_missing(build(_dumps(statements), inventory.nodes), statements)
+    return replace(inventory, fabrics=fabrics), statements
 
 
 def _dumps(statements: Iterable[Statement]) -> list[Dump]:
     return [reading.value for statement in statements for reading in statement.readings
-            if isinstance(reading.value, Dump)]
+            if isinstance(reading.value, Dump) and not reading.refused]
+
+
+def _with_missing(fabrics: tuple[Fabric, ...], statements: Iterable[Statement]) -> tuple[Fabric, ...]:
+    """The fabrics with what their dumps do not hold."""
+    missing: dict[str, dict[str, None]] = {}
+    for statement in statements:
+        for reading in statement.readings:
+            if isinstance(reading.value, Dump) and not reading.refused:
+                missing.setdefault(reading.value.fabric, {}).update(dict.fromkeys(reading.missing))
+    return tuple(replace(fabric, incomplete=tuple(missing.get(fabric.kind, ()))) for fabric in fabrics)
 
 
 def _all(planned: Mapping[str, list[Loader]]) -> Iterator[Read]:
@@ -148,6 +159,8 @@ def _parts(document: Document, outcome: Outcome, refused: list[str], problems: l
         refused.append(error)
     for reading in outcome.readings:
         place = f"{document.name}:{reading.first}"
+        if isinstance(reading.value, Dump) and len(outcome.readings) > 1:
+            continue                     # LLDP of one node is a node's part, and no picture of a network
         if reading.refused:
             refused.append(f"{place}: {reading.kind}: {reading.refused}")
             continue

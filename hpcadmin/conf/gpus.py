@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.sockets import Layout, Near, fits, near_cores, ranges
+from hpcadmin.facts import faulty_links
 from hpcadmin.model import Gpu, Node
 
 FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env", "intel": "intel_gpu_env"}
@@ -17,7 +18,7 @@ _BRANDS = frozenset([
     "data", "center", "gpu", "accelerator", "device"])
 _PCI = re.compile(r"([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _NVLINK = re.compile(r"NV(\d{1,3})")
-_NO_LINK = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
+_NO_LINK = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PCIE"})
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ def links(node: Node, gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], str]:
         rows.append([n for n in row if n is not None])
     if any(rows[a][b] != rows[b][a] for a in range(size) for b in range(a)):
         return (), "the link matrix is not symmetric, so no Links"
+    faulty = faulty_links(node.gpu_links)
+    if faulty:
+        # A fault that is written down here would be the rule from then on.
+        return (), f"the NVLinks of {', '.join(f'GPU {node.gpus[n].index}' for n in faulty)} look faulty, so no Links"
     if not any(n > 0 for row in rows for n in row):
         return (), "no GPU has an NVLink to another, so no Links"
     return tuple(",".join(map(str, row)) for row in rows), "NVLinks to each GPU of the node; -1 is the GPU itself"

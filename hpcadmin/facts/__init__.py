@@ -7,6 +7,7 @@ only that. The folder is listed: adding a fact is adding a file. Modules with a 
 """
 
 from hpcadmin.facts._capture import Capture, Section, split_capture
+from hpcadmin.facts._links import faulty_links
 from hpcadmin.facts._merge import Part, merge
 from hpcadmin.facts._node import read_capture
 from hpcadmin.facts._parts import part_of
@@ -15,6 +16,6 @@ from hpcadmin.facts._readers import Outcome, read_document, readers
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 __all__ = [
-    "Capture", "Document", "Fact", "Finding", "Outcome", "Part", "Reading", "Section", "facts", "merge", "new_token",
-    "part_of", "probe_script", "read_capture", "read_document", "readers", "split_capture",
+    "Capture", "Document", "Fact", "Finding", "Outcome", "Part", "Reading", "Section", "facts", "faulty_links", "merge",
+    "new_token", "part_of", "probe_script", "read_capture", "read_document", "readers", "split_capture",
 ]

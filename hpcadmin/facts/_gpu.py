@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _gpu_more, _other_gpus
+from hpcadmin.facts import _gpu_more, _links, _other_gpus
 from hpcadmin.facts._base import cpu_list, pci_key
 from hpcadmin.facts.nvidia_list import GpuList
 from hpcadmin.facts.nvidia_nvlink import NvLinks
@@ -182,4 +182,7 @@ def links(facts: GpuFacts, gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], ...]
             if label != found[column][row]:
                 facts.problems.append(f"GPUs: topo -m shows {label} from GPU {numbers[row]} to GPU {numbers[column]}, "
                                       f"and {found[column][row]} back")
+    facts.problems += _links.problems(found, [gpu.index for gpu in nvidia if gpu.index is not None],
+                                      mig={gpu.index or 0 for gpu in nvidia if gpu.mig == "Enabled"},
+                                      active={gpu.index or 0: gpu.nvlinks_active for gpu in nvidia})
     return found

@@ -181,6 +181,11 @@ def of_labels(labels: Sequence[Sequence[str]]) -> list[list[int | None]]:
     return [[-1 if a == b else count(label) for b, label in enumerate(row)] for a, row in enumerate(labels)]
 
 
+def faulty_links(labels: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """The places of GPUs whose links look faulty in a node's labels; see `faulty`."""
+    return faulty(of_labels(labels))
+
+
 def problems(labels: Sequence[Sequence[str]], numbers: Sequence[int], *, mig: Collection[int] = (),
              active: Mapping[int, int | None] | None = None) -> list[str]:
     """What is wrong with a node's links, for its problems. numbers: of the GPUs; mig: those in MIG mode, which shows
