@@ -19,6 +19,7 @@ from hpcadmin.model import Fabric, Failed, Inventory, Node, Source
 from hpcadmin.sharing import Pool
 from hpcadmin.text import printable
 
+PICTURES = frozenset({"lldp"})
 MANY = 32                # nodes for each process
 
 
@@ -159,8 +160,8 @@ def _parts(document: Document, outcome: Outcome, refused: list[str], problems: l
         refused.append(error)
     for reading in outcome.readings:
         place = f"{document.name}:{reading.first}"
-        if isinstance(reading.value, Dump) and len(outcome.readings) > 1:
-            continue                     # LLDP of one node is a node's part, and no picture of a network
+        if reading.kind in PICTURES and any(other.kind == f"{reading.kind} of a node" for other in outcome.readings):
+            continue                     # as the part of a node it is used, as a picture of the network it is not
         if reading.refused:
             refused.append(f"{place}: {reading.kind}: {reading.refused}")
             continue

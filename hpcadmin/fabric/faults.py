@@ -248,7 +248,10 @@ def separate(view: View) -> Iterator[Fault]:
                     border.append(peer.name)
         parts.append(part)
     joined = [part for part in parts if any(port.peer for name in part for port in view.by_name[name].ports)]
-    if len(joined) > 1 and view.linked:
+    # What hosts see by LLDP ends at their own switch, and a management network is another one.
+    between = any(peer.kind == "switch" for switch in view.fabric.switches for port in switch.ports
+                  if (peer := view.by_name.get(port.peer)))
+    if len(joined) > 1 and view.linked and (between or view.fabric.kind != "ethernet"):
         largest = max(joined, key=len)
         for part in joined:
             if part is not largest:
