@@ -41,6 +41,10 @@ def without_prefixes(lines: Sequence[str]) -> list[str] | None:
     return found if changed else None
 
 
+def has_prefix(line: str) -> bool:
+    return bool(_beginning(line)[0])
+
+
 def _beginning(line: str) -> tuple[str, int]:
     """(of which kind, where the rest begins)."""
     head = line[:200].lstrip()

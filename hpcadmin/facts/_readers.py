@@ -11,13 +11,22 @@ from pathlib import Path
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import quote
-from hpcadmin.facts._prefixes import without_prefixes
+from hpcadmin.facts._prefixes import has_prefix, without_prefixes
 from hpcadmin.facts._reading import Document, Reading
 
 # What is a log itself is read with its times.
 _LOGS = frozenset({"dmesg", "slurmd log"})
 _SHORT = 400                     # characters of a line that is worth remembering
 _XML = ("<?xml", "<topology", "<system ", "<graphs", "<nvidia_smi_log")
+
+
+def _remembered(says: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Outputs of many nodes have most of their lines in common."""
+    known = lru_cache(maxsize=1 << 14)(says)
+    return lambda line: known(line) if len(line) < _SHORT else says(line)
+
+
+_has_prefix = _remembered(has_prefix)
 
 
 @dataclass(frozen=True)
@@ -61,17 +70,10 @@ def readers() -> tuple[Reader, ...]:
         if not info.name.startswith("_"):
             module = importlib.import_module(f"hpcadmin.facts.{info.name}")
             if hasattr(module, "FORMS"):
+                opens = _remembered(module.opens) if hasattr(module, "opens") else None
                 found.append(Reader(info.name, tuple(module.FORMS), module.read,
-                                    tuple(getattr(module, "MARKS", ())), _remembered(getattr(module, "opens", None))))
+                                    tuple(getattr(module, "MARKS", ())), opens))
     return tuple(found)
-
-
-def _remembered(opens: Callable[[str], bool] | None) -> Callable[[str], bool] | None:
-    """Outputs of many nodes have most of their lines in common."""
-    if opens is None:
-        return None
-    known = lru_cache(maxsize=1 << 14)(opens)
-    return lambda line: known(line) if len(line) < _SHORT else opens(line)
 
 
 def read_document(document: Document) -> Outcome:
@@ -105,7 +107,7 @@ def _all(document: Document) -> tuple[list[Reading], list[str]]:
 
 def _without_prefixes(document: Document) -> Document | None:
     """As it was before a log put times or ranks before its lines; None where none did."""
-    lines = without_prefixes(document.lines)
+    lines = without_prefixes(document.lines) if any(map(_has_prefix, document.distinct)) else None
     if lines is None:
         return None
     start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_XML)), None)
