@@ -84,7 +84,8 @@ def documents(name: str, data: bytes) -> tuple[Document, ...]:
 def documents_in(name: str, text: str, *, cut: bool = False) -> tuple[Document, ...]:
     """The same of a text that is decoded."""
     lines, open_end = clean_lines(text), not text.endswith(("\n", "\r"))
-    start = next((n for n, line in enumerate(lines) if "<" in line and _XML.match(line)), None) if "<" in text else None
+    start = next((n for n, line in enumerate(lines) if "<" in line and _XML.match(line)), None) \
+        if "<" in text or "&lt;" in text else None
     if start is not None:
         before = lines[:start]
         found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut, open_end=open_end)]

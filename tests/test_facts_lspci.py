@@ -217,3 +217,22 @@ def test_what_is_a_gpu(vendor: str, kind: str, name: str, is_one: bool) -> None:
 def test_other_texts_are_not_lspci() -> None:
     for text in ("0000:1b:00.0 - GPU[ 2 - 55354] AMD Instinct", "0 GPU 00000000:1B:00.0 Off", "12:30:01.5 Error: x"):
         assert listed(text) == ()
+
+
+@pytest.mark.parametrize("line", [
+    "00:1c.0 Class 0302: Device 10de:2330 (rev a1)", "00:1c.0 0302: 10de:2330 (rev a1)",
+    "IOMMU Group 15: 00:1c.0 3D controller [0302]: NVIDIA Corporation Device [10de:2330] (rev a1) (driver: nvidia)",
+    "00:1c.0 3D Controller: nVidia Corporation Device 2330",
+])
+def test_the_shapes_of_a_line(line: str) -> None:
+    (found,) = listed(line + "\n")
+    (device,) = found.value
+    assert (device.address, device.class_id, device.device_id) == ("0000:00:1c.0", "0302", "2330")
+
+
+def test_intel_graphics_in_the_processor_are_no_gpus() -> None:
+    (found,) = listed("00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 770 (rev 0c)\n"
+                      "00:02.1 Display controller: Intel Corporation Mobile Graphics Controller (secondary)\n"
+                      "0d:00.0 VGA compatible controller: Intel Corporation Device e223\n"
+                      "29:00.0 Display controller: Intel Corporation Device 0bda (rev 2f)\n")
+    assert [gpu["pci"] for gpu in found.known["gpus"]] == ["0d:00.0", "29:00.0"]

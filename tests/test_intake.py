@@ -181,3 +181,40 @@ def test_several_such_texts_are_joined_by_node(tmp_path: Path) -> None:
 def test_texts_of_one_node_stay_whole(tmp_path: Path, text: str) -> None:
     (tmp_path / "n9.txt").write_text(text)
     assert list(taken(tmp_path / "n9.txt")) == ["n9"]
+
+
+TOPO = "        GPU0    GPU1\nGPU0     X      NV12\nGPU1    NV12     X\n"
+
+
+@pytest.mark.parametrize("wrapped", [
+    "\n".join(f"> {line}" for line in TOPO.splitlines()), "\n".join(f">> {line}" for line in TOPO.splitlines()),
+    "\n".join(f">{line}" for line in TOPO.splitlines()), TOPO.replace("  ", " \u00a0"),
+    TOPO.replace("GPU", "GPU\u200b"),
+    f"<pre>{TOPO}</pre>", f"<pre><code>{TOPO.replace(' X ', '&nbsp;X ')}</code></pre>",
+])
+def test_what_mail_and_web_pages_put_around_a_text_goes(wrapped: str) -> None:
+    lines = clean_lines(wrapped)
+    assert [line.split() for line in lines if line.strip()] == [line.split() for line in TOPO.splitlines()]
+
+
+def test_fences_are_blank_lines() -> None:
+    assert clean_lines("see:\n```console\na\n```\n~~~\n~~~~~~~~~~~~\n") == ("see:", "", "a", "", "", "~" * 12)
+
+
+@pytest.mark.parametrize("text", [
+    '<?xml version="1.0"?>\n<topology\n>\n<object type="Machine"\n/>\n</topology>\n', "<defunct> a &lt; b\n<none>\n",
+    "a < b && c > d\n",
+])
+def test_what_is_no_wrapping_stays(text: str) -> None:
+    assert clean_lines(text) == tuple(text.splitlines())
+
+
+def test_quoted_markup_is_what_it_stands_for() -> None:
+    (document,) = documents("n1", b"&lt;system version=&quot;1&quot;&gt;\n&lt;/system&gt;\n")
+    assert (document.form, document.lines[0]) == ("xml", '<system version="1">')
+
+
+def test_comments_before_an_xml_are_no_text_of_their_own() -> None:
+    assert [d.form for d in documents("n1", b"<!-- a\nb --> <!-- c -->\n<system>\n</system>\n")] == ["xml"]
+    aside, xml = documents("n1", b"my nodes:\n<system>\n</system>\n")
+    assert (aside.form, aside.aside, xml.form) == ("text", True, "xml")

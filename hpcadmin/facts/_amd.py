@@ -151,8 +151,9 @@ def watts(value: object) -> float | None:
 
 
 def node_number(value: object) -> int | None:
-    """A NUMA node; None for -1, which says nothing."""
-    return maybe_integer(told(value))
+    """A NUMA node; None for -1, which says nothing, also where it is printed as the 32 bits of it."""
+    found = maybe_integer(told(value))
+    return found if found is not None and found < 1 << 16 else None
 
 
 def numbered(value: object) -> int | None:

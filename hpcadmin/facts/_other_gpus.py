@@ -40,7 +40,7 @@ def join(drm: Drm | None, tools: Sequence[AmdSmi], pci: Sequence[PciDevice] | No
     records = [_gpu(gpu, devices.get(gpu.pci), joined) for gpu in found]
     known = {gpu.pci for gpu in found}
     bare = [device for device in pci or () if device.address not in known and device.vendor_id in _BUS_VENDORS
-            and is_gpu(device.vendor_id, device.class_id[:4], device.name)]
+            and is_gpu(device.vendor_id, device.class_id[:4], device.name, device.address)]
     if bare:
         vendors = ", ".join(sorted({_BUS_VENDORS[device.vendor_id] for device in bare}))
         what = "known from the PCI bus alone" if not found else "on the PCI bus and without a driver that answers"

@@ -20,11 +20,20 @@ VENDORS = {
     "Microsoft Corporation": "1414", "Cornelis Networks": "434e", "Cray Inc": "17db", "Chelsio Communications Inc":
     "1425", "Pensando Systems": "1dd8", "PLDA": "1556", "Red Hat, Inc.": "", "PMC-Sierra Inc.": "11f8",
     "Micron Technology Inc": "1344", "PLX Technology, Inc.": "10b5", "Kioxia Corporation": "1e0f",
+    "nVidia Corporation": "10de", "Advanced Micro Devices [AMD] nee ATI": "1002", "ATI Technologies Inc": "1002",
+    "Advanced Micro Devices nee ATI": "1002", "Advanced Micro Devices [AMD]": "1022", "Broadcom Corporation": "14e4",
+    "QLogic Corp.": "1077", "Emulex Corporation": "10df", "LSI Logic / Symbios Logic": "1000", "Google, Inc.": "1ae0",
+    "Realtek Semiconductor Co., Ltd.": "10ec", "Solarflare Communications": "1924", "Xilinx Corporation": "10ee",
+    "Huawei Technologies Co., Ltd.": "19e5", "Cavium, Inc.": "177d", "Aquantia Corp.": "1d6a", "SK hynix": "1c5c",
+    "Sandisk Corp": "15b7", "Toshiba Corporation": "1179",
     "Renesas Technology Corp.": "1912", "Pericom Semiconductor": "12d8", "Habana Labs Ltd.": "1da3",
 }
 _NO_RDMA = re.compile(r"BCM57[0-2][0-9]\b|\bI(?:210|211|219|225|226|350)\b|82599|\bX5[45]0\b|Gigabit Network|Virtio|"
                       r"\bENA\b|Elastic Network|RTL8|AQtion", re.IGNORECASE)
 _AMD_COMPUTE = re.compile(r"Instinct|\bMI[0-9]{2,3}|FirePro S|Radeon (?:Pro )?(?:PRO )?W|Radeon Pro V", re.IGNORECASE)
+
+
+_INTEL_CARD = re.compile(r"Data Center GPU|\[Arc |\bArc Pro|\bBattlemage|Device (?:e2[0-9a-f]{2}|56[0-9a-f]{2})\b")
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class LspciDevice:
 
     @property
     def is_gpu(self) -> bool:
-        return is_gpu(self.vendor_id, self.class_id, self.name)
+        return is_gpu(self.vendor_id, self.class_id, self.name, self.address)
 
     @property
     def is_nvswitch(self) -> bool:
@@ -87,15 +96,17 @@ class LspciDevice:
         return False if _NO_RDMA.search(self.name) else None
 
 
-def is_gpu(vendor_id: str, class_id: str, name: str = "") -> bool:
+def is_gpu(vendor_id: str, class_id: str, name: str = "", address: str = "") -> bool:
     """A GPU to compute on. A board's own graphics chip is a VGA controller too, so AMD's and Intel's VGA controllers
-    count only by a name that says so; Intel's processing accelerators (1200) are no GPUs."""
+    count only by a name that says so; Intel's processing accelerators (1200) are no GPUs, nor is the graphics in its
+    processors, which is always 00:02."""
     if vendor_id == "10de":
         return class_id in ("0300", "0302", "0380")
     if vendor_id == "1002":
         return class_id in ("0302", "0380", "1200") or (class_id == "0300" and bool(_AMD_COMPUTE.search(name)))
     if vendor_id == "8086":
-        return class_id in ("0302", "0380") or (class_id == "0300" and "Data Center GPU" in name)
+        return (class_id in ("0302", "0380") and ":00:02." not in address) or (
+            class_id == "0300" and bool(_INTEL_CARD.search(name)))
     return False
 
 

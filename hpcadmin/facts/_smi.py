@@ -101,7 +101,9 @@ def unquoted(lines: Sequence[str]) -> Sequence[str]:
 
 def lost_gpu(line: str) -> LostGpu | None:
     """In every wording of "Unable to determine the device handle for GPU"."""
-    if "<" in line[:40] or not ("Unable to determine" in line or "fallen off the bus" in line or "is lost" in line):
+    if "<" in line[:40] or "NVRM:" in line:          # XML; what the kernel says is read elsewhere
+        return None
+    if not ("Unable to determine" in line or "fallen off the bus" in line or "is lost" in line):
         return None
     match = _LOST.search(line[:600])
     if not match:
@@ -303,6 +305,9 @@ def _refusal(shown: Sequence[Shown], lacks: Sequence[str]) -> str:
             reasons.append(f"{name_of(one)}: the minor number is N/A"
                            + (f" and the driver model {one.driver_model} (Windows or WSL)" if windows else "")
                            + ": no device file /dev/nvidiaN")
+        elif one.minor_text is None and one.driver_model in ("WDDM", "TCC", "MCDM"):
+            reasons.append(f"{name_of(one)}: the driver model is {one.driver_model} (Windows): no device file "
+                           "/dev/nvidiaN")
     dead = [name_of(one) for one in shown if any("does not answer" in fault for fault in one.faults)]
     if dead:
         reasons.append(f"{', '.join(dead)} {'does' if len(dead) == 1 else 'do'} not answer")

@@ -23,16 +23,17 @@ echo end=lspci
 FORMS = ("text",)
 MAX_DEVICES = 20_000
 _ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
-_LINE = re.compile(r"[ \t]{0,12}" + _ADDRESS + r"[ \t]+(\S.*)")
-_BEGINS = re.compile(r"[ \t]{0,12}" + _ADDRESS + r"[ \t]")
+_BEFORE = r"[ \t]{0,12}(?:IOMMU [Gg]roup [0-9]{1,4}:?[ \t]{1,4}|\[[ \t]?[0-9]{1,4}\][ \t]{1,4})?"
+_LINE = re.compile(_BEFORE + _ADDRESS + r"[ \t]+(\S.*)")
+_BEGINS = re.compile(_BEFORE + _ADDRESS + r"[ \t]")
 _TELLING = re.compile(r"NUMA node:|Kernel driver in use:|Bus: primary=|LnkCap:|LnkSta:|Unknown header type|lspci")
 _NAMED = re.compile(r"([A-Z0-9][A-Za-z0-9 ./&()_-]{1,60}?)(?: \[([0-9a-f]{4})\])?: (.*)")
-_NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): ([0-9a-f]{4}):([0-9a-f]{4})")
+_NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): (?:Device )?([0-9a-f]{4}):([0-9a-f]{4})")
 _QUOTED = re.compile(r'"([^"]{0,300})"')
 _ID = re.compile(r" ?\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _IN_BRACKETS = re.compile(r"(.*?) ?\[([0-9a-f]{4})\]\Z")
 _REVISION = re.compile(r" \(rev ([0-9a-f]{2})\)")
-_REMARKS = re.compile(r" \((?:rev|prog-if) [^()]{0,80}\)")
+_REMARKS = re.compile(r" \((?:rev|prog-if|driver:) [^()]{0,80}\)")
 _UNKNOWN = re.compile(r"Device ([0-9a-f]{4})\b")
 _BUSES = re.compile(r"Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
 _LINK = re.compile(r"Speed ([0-9.]{1,5}GT/s)(?: \((\w{1,12})\))?, Width x([0-9]{1,2})(?: \((\w{1,12})\))?")
@@ -52,6 +53,7 @@ CLASSES = {
     "Multimedia controller": "0480", "Unclassified device": "00ff", "SD Host controller": "0805",
     "Non-Essential Instrumentation": "1300",
 }
+_CLASSES = {name.lower(): number for name, number in CLASSES.items()}     # old releases write "USB Controller"
 
 
 def read(document: Document) -> tuple[Reading, ...]:
@@ -146,10 +148,14 @@ def _words(rest: str) -> dict[str, Any] | None:
         return _machine(rest)
     if numeric:
         return {"class_id": numeric[1], "numeric": True, "vendor_id": numeric[2], "device_id": numeric[3]}
-    if not named or not (named[2] or named[1] in CLASSES or named[1].startswith("Class ")):
+    if not named or not (named[2] or _class(named[1]) or named[1].startswith("Class ")):
         return None
-    return {"class_id": named[2] or CLASSES.get(named[1], ""), "class_name": named[1], "numeric": bool(named[2]),
+    return {"class_id": named[2] or _class(named[1]), "class_name": named[1], "numeric": bool(named[2]),
             **device_words(named[3])}
+
+
+def _class(name: str) -> str:
+    return _CLASSES.get(name.lower(), "")
 
 
 def device_words(text: str) -> dict[str, Any]:
@@ -182,7 +188,7 @@ def _worded(key: str, word: str) -> dict[str, Any]:
     match = _IN_BRACKETS.match(word)
     text, number = ("", word) if bare else (match[1], match[2]) if match else (word, "")
     if key == "class":
-        return {"class_name": clean(text), "class_id": number or CLASSES.get(text, ""), "numeric": bool(number)}
+        return {"class_name": clean(text), "class_id": number or _class(text), "numeric": bool(number)}
     if key == "vendor":
         return {"vendor": clean(text), "vendor_id": number or VENDORS.get(text, "")}
     unknown = _UNKNOWN.match(text)

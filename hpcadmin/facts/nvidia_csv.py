@@ -18,8 +18,8 @@ from hpcadmin.facts._smi_columns import shown as columns_shown
 FORMS = ("text",)
 KIND = "nvidia-smi --query-gpu"
 
-_HEADER_CELL = re.compile(r"([a-z][a-z0-9_]{0,40}(?:\.[A-Za-z0-9_]{1,40}){0,6})(?: \[([A-Za-z/%]{1,8})\])?\Z")
-_COMMAND = re.compile(r"nvidia-smi\b.{0,200}--query-gpu=['\"]?([a-zA-Z0-9_.,]{1,2000})")
+_HEADER_CELL = re.compile(r"([a-z][a-z0-9_]{0,40}(?:\.[A-Za-z0-9_]{1,40}){0,6})(?: \[([A-Za-z/%]{1,10})\])?\Z")
+_COMMAND = re.compile(r"nvidia-smi\b.{0,200}--query-gpu=['\"]?([a-zA-Z0-9_.,]{1,20000})")
 _ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_serial": "serial", "gpu_bus_id": "pci.bus_id",
             "gpu_index": "index", "bus_id": "pci.bus_id", "minor_number": "minor", "pstate": "pstate"}
 # One of these makes a line of names a header of --query-gpu.
@@ -38,6 +38,7 @@ _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]\Z")
 _MIB = re.compile(r"[0-9]{1,9} MiB\Z")
 _SIZE = re.compile(r"\b([0-9]{1,4}) ?GB\b", re.IGNORECASE)
 MAX_ROWS = 100_000
+MAX_LINE = 20_000                   # all 240 columns of a new driver's --query-gpu
 
 
 @dataclass
@@ -121,12 +122,12 @@ def _shows(table: _Table) -> bool:
 def _start(line: str, number: int) -> _Table | None:
     """A header, or a command that says which columns follow."""
     if "--query-gpu" in line:
-        command = _COMMAND.search(line[:4000])
+        command = _COMMAND.search(line[:MAX_LINE])
         if not command:
             return None
         columns = tuple(_ALIASES.get(name, name) for name in command[1].strip(",").split(","))
         return _Table(number, number, columns if "noheader" in line else ())
-    if not line or len(line) > 4000:
+    if not line or len(line) > MAX_LINE:
         return None
     matches = [_HEADER_CELL.match(cell.strip()) for cell in line.split(",")]
     if not all(matches):

@@ -16,7 +16,7 @@ KIND = "dmesg"
 
 # What may stand before it: [ 1843.308145], a date, host and "kernel:".
 _NVRM = re.compile(r"(?:^|[\s\]:])(NVRM|nvidia-nvswitch[0-9]{1,2}|nvidia-nvlink): ?(.*)\Z")
-_GPU = re.compile(r"(?:GPU |GPU at PCI:|PCI:)([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)")
+_GPU = re.compile(r"(?:GPU |GPU at (?:PCI:)?|PCI:)([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)")
 _OWN = re.compile(r"GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{5,8}: ")
 _ID = re.compile(r"\(PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})\)")
 _XID = re.compile(r"(S?Xid) \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): ([0-9]{1,5})\b,? ?(.*)\Z")

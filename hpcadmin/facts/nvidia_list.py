@@ -20,9 +20,10 @@ FORMS = ("text",)
 MARKS = ("(UUID: GPU-",)
 KIND = "nvidia-smi -L"
 
-_GPU = re.compile(r"GPU ([0-9]{1,3}): ([^(\n]{1,120}?(?:\([^()\n]{1,30}\))?) {1,4}\(UUID: (GPU-[0-9a-zA-Z-]{1,60})\)")
+_GPU = re.compile(r"GPU ([0-9]{1,3}): ([^(\n]{1,120}?(?:\([^()\n]{1,30}\))?) {1,4}"
+                  r"\(UUID: (GPU-[0-9a-zA-Z.…*-]{1,60})\)")
 _MIG = re.compile(r"\s{1,16}MIG ([0-9]{1,2}(?:c\.[0-9]{1,2})?g\.[0-9]{1,4}gb(?:\+[a-z.]{1,10})?)\s{1,16}Device {1,4}"
-                  r"([0-9]{1,3}): \(UUID: (MIG-[0-9a-zA-Z/-]{1,80})\)")
+                  r"([0-9]{1,3}): \(UUID: (MIG-[0-9a-zA-Z/.…*-]{1,80})\)")
 _LINKS = ("Link ", "NVML: Unable to retrieve N", "Device does not have or support N")
 _INSTANCES = re.compile(r"MIG-GPU-[0-9a-zA-Z-]{1,60}/([0-9]{1,3})/([0-9]{1,3})\Z")
 
@@ -55,15 +56,20 @@ def _listed(lines: Sequence[str]) -> tuple[Listed, ...]:
     for line in lines:
         match, mig = _GPU.match(line.lstrip()), _MIG.match(" " + line)
         if match:
-            gpus.append(Listed(int(match[1]), clean(match[2]), match[3]))
+            gpus.append(Listed(int(match[1]), clean(match[2]), _whole(match[3])))
         elif mig and gpus:
             # Drivers before 470 name a MIG device by its GPU and instances.
             ids = _INSTANCES.match(mig[3])
-            device = MigDevice(int(mig[2]), mig[1], mig[3], int(ids[1]) if ids else None, int(ids[2]) if ids else None)
+            device = MigDevice(int(mig[2]), mig[1], _whole(mig[3]), *(map(int, ids.groups()) if ids else ()))
             gpus[-1] = replace(gpus[-1], migs=(*gpus[-1].migs, device))
     if len({gpu.index for gpu in gpus}) != len(gpus):
         raise ParseError("a GPU index appears twice")
     return tuple(gpus)
+
+
+def _whole(uuid: str) -> str:
+    """"" for one that somebody shortened or made unreadable."""
+    return "" if re.search(r"\.\.|…|\*|[xX]{4}", uuid) else uuid
 
 
 # --- texts that people have ----------------------------------------------------------------------------------------

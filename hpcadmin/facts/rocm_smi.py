@@ -24,11 +24,12 @@ FORMS = ("text", "json")
 MARKS = ("between DRM devices", "card0", "GPU[", "two GPUs", '"card', "Concise Info")
 
 _SECTION = re.compile(r"\s*={3,}\s*([A-Za-z][^=]{0,100}?)\s*={3,}\s*\Z")
-_LINE = re.compile(r"\s*GPU\[(\d{1,4})\]\s*:\s*(.*\S)")
+_LINE = re.compile(r"\s*GPU(?:\[(\d{1,4})\]| (\d{1,4}))\s*:\s*(.*\S)")
 _GPU = re.compile(r"GPU\[?(\d{1,4})\]?\Z")
 _CONCISE = re.compile(r"(\d{1,4}) +(\d{1,4}) +(0x[0-9a-f]{4}), +(\d{1,9}) .{0,80}? (NPS\d|N/A), +([A-Z]{3}|N/A), +"
                       r"(\d{1,3}) ")
 _PAIR = re.compile(r"\(Topology\) (Weight|Hops|Link type) between DRM devices (\d{1,4}) and (\d{1,4})\Z", re.IGNORECASE)
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}\Z")      # in place of a name
 _CARD = re.compile(r"card(\d{1,4})\Z")
 _SIGNS = ("between DRM devices", "card0", "GPU[", "two GPUs", '"card', "Concise Info")
 _TABLES = {"weight": "weights", "hops": "hops", "link type": "types"}
@@ -98,10 +99,10 @@ def _outputs(lines: Sequence[str]) -> Iterator[_Text]:
             output.seen.append(title)
             output.last = number
             continue
-        entry = _LINE.match(line[:1000]) if "GPU[" in line else None
+        entry = _LINE.match(line[:1000]) if "GPU[" in line or (output and "GPU " in line) else None
         if entry:
             output = output or _Text(number)
-            _entry(output, int(entry[1]), entry[2])
+            _entry(output, int(entry[1] or entry[2]), entry[3])
             output.last = number
         elif output and title.lower() == "concise info":
             _concise(output, line.strip()[:300], number)
@@ -293,8 +294,9 @@ def _gpu(index: int, card: str, row: Mapping[str, str]) -> AmdGpu:
     partition = get("memory partition")
     return AmdGpu(
         index=index, card=card, pci=_amd.address(get("pci bus", "bus")),
-        model=get("card series", "device name", "card model") if not get("card series").startswith("0x")
-        else get("device name"), pci_id=_amd.device_id(get("device id", "gpu id")),
+        model=next((name for key in ("card series", "device name", "card model")
+                    if (name := get(key)) and not _NUMBER.match(name)), ""),
+        pci_id=_amd.device_id(get("device id", "gpu id")),
         unique_id=get("unique id"), guid=get("guid"), node=_amd.numbered(get("node id", "node")),
         numa=_amd.node_number(get("numa node")), numa_affinity=_amd.node_number(get("numa affinity")),
         memory_mib=None if memory is None else memory // 1048576, compute_partition=get("compute partition").upper(),

@@ -141,12 +141,14 @@ def _reading(kind: str, first: int, last: int, gpus: tuple[AmdGpu, ...], missing
 def _matrices(document: Document) -> Iterator[Reading]:
     lines = document.lines
     for number, line in enumerate(lines, 1):
-        head = [word.strip() for word in line[:20_000].split("|")]
+        if "CPU Affinity" not in line:
+            continue
+        head = _words(line)
         if len(head) < 2 or head[-1] != "CPU Affinity" or not all(_TILE.match(word) for word in head[:-1]):
             continue
         rows: list[list[str]] = []
         for row in lines[number:number + len(head) - 1]:
-            cells = [word.strip() for word in row[:20_000].split("|")]
+            cells = _words(row)
             if not _TILE.match(cells[0]):
                 break
             rows.append(cells)
@@ -154,6 +156,12 @@ def _matrices(document: Document) -> Iterator[Reading]:
             yield _matrix(head[:-1], rows, number)
         except ParseError as exc:
             raise ParseError(exc.what, where=exc.where or f"{document.name}:{number}") from exc
+
+
+def _words(line: str) -> list[str]:
+    """Of a table with | between its columns, or with blanks only."""
+    text = line[:20_000]
+    return [word.strip() for word in (text.split("|") if "|" in text else re.split(r" {2,}|\t", text.strip()))]
 
 
 def _matrix(head: list[str], rows: list[list[str]], first: int) -> Reading:
