@@ -147,6 +147,20 @@ def test_core_ids_that_repeat_name_no_cores() -> None:
     assert reading.value.topology is None
 
 
+def test_two_tables_of_one_node_put_the_same_cpus_into_a_socket() -> None:
+    heading = "\n# CPU,Core,Socket,Node\n"
+    counted = "0,0,0,0\n1,1,0,0\n2,2,1,1\n3,3,1,1\n"
+    kernel, other = counted.replace(",1,1\n", ",36,1\n"), "0,0,0,0\n1,1,1,0\n2,2,1,1\n3,3,1,1\n"
+    text = "CPU(s): 4\nOn-line CPU(s) list: 0-3\nThread(s) per core: 1\nCore(s) per socket: 2\nSocket(s): 2\n"
+    for second in (kernel, kernel[:16]):
+        found = read(lscpu, text + heading + counted + heading + second)
+        assert "parsable_conflict" not in found.known
+        assert not [each for each in found.findings if "contradict" in each.what]
+    found = read(lscpu, text + heading + counted + heading + other)
+    assert found.known["parsable_conflict"] == {"sockets": [{"0": "0-1", "1": "2-3"}, {"0": "0", "1": "1-3"}]}
+    assert any("contradict" in each.what for each in found.findings)
+
+
 def test_cut_json_is_read_as_far_as_it_goes() -> None:
     whole = json.dumps({"lscpu": [{"field": "CPU(s):", "data": "64"}, {"field": "Socket(s):", "data": "2"},
                                   {"field": "Thread(s) per core:", "data": "2"}]})

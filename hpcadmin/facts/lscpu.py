@@ -172,6 +172,12 @@ def _table(work: Work, threads: int | None) -> CpuTopology | None:
     found, why = _lscpu_table.topology(work.block.tables[0], threads)
     if why:
         work.findings.append(Finding(why, work.block.tables[0].first))
+    differing = _lscpu_table.sockets_by_table(work.block.tables)
+    if differing:
+        work.known["parsable_conflict"] = {"sockets": differing}
+        told = [", ".join(f"{socket}: {cpus}" for socket, cpus in sockets.items()) for sockets in differing]
+        work.findings.append(Finding("contradictory: the tables do not put the same CPUs into a socket ("
+                                     f"{clean(' | '.join(told))})", work.block.tables[1].first))
     return None if work.block.models else found
 
 
