@@ -192,15 +192,6 @@ def test_links_and_lost_devices() -> None:
     assert not made.told                 # no host bridge: perhaps a part of the list
 
 
-@pytest.mark.parametrize(("printed", "name", "chip"), [
-    ("GA100 [A100 SXM4 80GB]", "A100 SXM4 80GB", "GA100"), ("Device 2941", "Device 2941", None),
-    ("GK210GL [Tesla K80", "GK210GL [Tesla K80", None), ("[Something]", "[Something]", None),
-])
-def test_what_is_sold_stands_in_brackets_after_the_chip(printed: str, name: str, chip: str | None) -> None:
-    (found,) = listed(f"19:00.0 3D controller: NVIDIA Corporation {printed} (rev a1)\n")
-    assert (found.known["gpus"][0]["name"], found.known["gpus"][0].get("chip")) == (name, chip)
-
-
 def test_two_nodes_are_two_readings() -> None:
     assert len(listed(VERBOSE + VERBOSE)) == 2
     assert len(listed("n1$ lspci -nn\n" + VERBOSE + "n1$ lspci | grep Eth\n" + VERBOSE[-80:])) == 2

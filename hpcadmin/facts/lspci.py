@@ -299,17 +299,10 @@ def _nearest(known: dict[str, Any], gpus: list[LspciDevice], nics: list[LspciDev
 
 def _known_gpu(gpu: LspciDevice, where: Mapping[str, LspciDevice]) -> dict[str, Any]:
     bridge = where.get(gpu.parent)
-    chip, board = chip_and_board(gpu.name)
-    told: dict[str, Any] = {"pci": gpu.printed, "id": gpu.pci_id or None, "name": board or None, "chip": chip or None,
+    told: dict[str, Any] = {"pci": gpu.printed, "id": gpu.pci_id or None, "name": gpu.name or None,
                             "class": gpu.class_id, "numa": gpu.numa, "driver": gpu.driver or None,
                             "bridge": f"{bridge.printed} {bridge.device_id}".strip() if bridge else None}
     return {key: value for key, value in told.items() if value is not None or key == "numa"}
-
-
-def chip_and_board(name: str) -> tuple[str, str]:
-    """The list of PCI ids names the chip, and what is sold with it in brackets: "GA100 [A100 SXM4 80GB]"."""
-    chip, opening, board = name.removesuffix("]").rpartition(" [")
-    return (chip, board) if opening and board and name.endswith("]") and "]" not in board else ("", name)
 
 
 def _known_nic(nic: LspciDevice) -> dict[str, Any]:

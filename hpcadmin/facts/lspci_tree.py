@@ -10,7 +10,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import quote
 from hpcadmin.facts._pcitree import NVSWITCHES, LspciDevice, paths
 from hpcadmin.facts._reading import Document, Finding, Reading
-from hpcadmin.facts.lspci import chip_and_board, device_words
+from hpcadmin.facts.lspci import device_words
 
 FORMS = ("text",)
 MARKS = ("-[",)
@@ -177,7 +177,7 @@ def _reading(lines: Sequence[str], first: int, name: str) -> Reading:
     named = any(device.name or device.vendor_id for device in tree.devices)
     above = paths(tree.devices)
     gpus = [{"pci": device.address, "device": device.device_id or None, "id": device.pci_id or None,
-             "name": chip_and_board(device.name)[1] or None, "root": device.root,
+             "name": device.name or None, "root": device.root,
              "root_port": above[device.address][0] if above[device.address] else None,
              "path": [*above[device.address], device.address], "numa": None}
             for device in tree.devices if _is_gpu(device)]
