@@ -93,3 +93,16 @@ def test_what_depends_on_more_is_left_open(text: str) -> None:
 def test_other_texts_are_left_to_others(text: str) -> None:
     found: Any = read(Document("x", lines=tuple(text.split("\n"))))
     assert found == ()
+
+
+def test_device_files_of_created_nodes_are_assumed_only() -> None:
+    reading = one("""
+scontrol create NodeName=cpu-[1-4] CPUs=2 RealMemory=3072 State=CLOUD
+scontrol create NodeName=one-[1-5] CPUs=6 RealMemory=54476 Gres=gpu:1 State=CLOUD
+scontrol create NodeName=eight-[1-2] CPUs=96 RealMemory=900000 Gres=gpu:h100:8 State=CLOUD
+""")
+    assert reading.known["right_lines"] == []
+    (assumed,) = reading.assumed
+    assert assumed["right_lines"] == ["NodeName=one-[1-5] Name=gpu File=/dev/nvidia0",
+                                      "NodeName=eight-[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-7]"]
+    assert "minor" in assumed["if"]

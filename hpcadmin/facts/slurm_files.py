@@ -22,6 +22,7 @@ MARKS = ("Name=", "name=", "NAME=", "Gres=", "gres=", "GRES=", "etect=", "ETECT=
          "Count changed", "setting Sockets=", "configured to autodetect", "lib wasn", "lookup failure", "nvalid node",
          "match no Sockets", "Low CPUs", "Low RealMemory", "Low socket", "Low TmpDisk", "ismatch", "ISMATCH", "hild",
          "HILD", "are being ignored", "GRES[gpu]")
+MAX_GPUS = 64
 _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
 
@@ -49,7 +50,8 @@ def read(document: Document) -> tuple[Reading, ...]:
     known["wrong"] = _verdict(conf, findings)
     known["right_lines"] = right
     refused = "words about a configuration, not one: no line of Slurm's is in it" if prose and visible else ""
-    return (Reading("Slurm files", lines[0], lines[-1], conf, known, tuple(findings), tuple(missing), refused),)
+    return (Reading("Slurm files", lines[0], lines[-1], conf, known, tuple(findings), tuple(missing), refused,
+                    tuple(_assumed(conf))),)
 
 
 def _is_log(document: Document) -> bool:
@@ -254,3 +256,15 @@ def _right(conf: Conf) -> Iterator[str]:
                 kind = next(iter(types))
                 yield f"NodeName={node.name} Gres=gpu:{kind + ':' if kind else ''}{len(files)}"
 
+
+def _assumed(conf: Conf) -> Iterator[dict[str, Any]]:
+    """gres.conf for created nodes: no file of Slurm's tells which device files they have."""
+    lines = []
+    for node in conf.nodes if not conf.gres and not conf.autodetect else ():
+        items = [item for item in gres_items(node.get("gres") or "") if item[0] == "gpu"]
+        if node.source == "scontrol create" and node.name and len(items) == 1 and 1 <= items[0][2] <= MAX_GPUS:
+            _, kind, count = items[0]
+            files = "0" if count == 1 else f"[0-{count - 1}]"
+            lines.append(f"NodeName={node.name} Name=gpu {f'Type={kind} ' if kind else ''}File=/dev/nvidia{files}")
+    if lines:
+        yield {"if": "the GPUs are NVIDIA's, with minor numbers from 0 in PCI order", "right_lines": lines}
