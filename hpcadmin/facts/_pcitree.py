@@ -110,6 +110,22 @@ def is_gpu(vendor_id: str, class_id: str, name: str = "", address: str = "") -> 
     return False
 
 
+def virtual_functions(devices: Sequence[LspciDevice]) -> frozenset[str]:
+    """Addresses of NVIDIA's virtual functions: they stand beside their GPU, which is function 0 of device 0 of its bus
+    and of the same name. GPUs beside each other, as in virtual machines, are function 0 all of them."""
+    buses: dict[tuple[int, int], list[LspciDevice]] = {}
+    for device in devices:
+        if device.vendor_id == "10de" and device.is_gpu:
+            buses.setdefault(device.bus, []).append(device)
+    found = set()
+    for beside in buses.values():
+        first = next((device for device in beside if device.address.endswith(":00.0")), None)
+        same = [device for device in beside if first and device is not first and device.name == first.name]
+        if any(not device.address.endswith(".0") for device in same):
+            found |= {device.address for device in same}
+    return frozenset(found)
+
+
 def with_parents(devices: Sequence[LspciDevice]) -> list[LspciDevice]:
     """The devices with the bridge above each and its root bus, as far as bus numbers tell them. Without those, a
     domain's only bridge is above all other buses of that domain."""

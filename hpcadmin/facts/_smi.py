@@ -88,12 +88,19 @@ class Complaint:
     lost: LostGpu | None = None
 
 
+# GRID P4-2Q, NVIDIA A10-6Q, NVIDIA H100-4-20C: names of vGPUs.
+_SLICE = re.compile(r"^GRID |[A-Z0-9]-[0-9]{1,3}[QCAB][0-9]?\Z")
 _QUOTED = re.compile(r"\s{0,4}(?:> ?){1,5}")
 
 
 def unquoted(lines: Sequence[str]) -> Sequence[str]:
     """Without the > of a quoted mail."""
     return [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in lines]
+
+
+def whole_uuid(text: str) -> str:
+    """"" for one that somebody shortened or made unreadable."""
+    return "" if re.search(r"\.\.|…|\*|[xX]{4}", text) else text
 
 
 # --- complaints ----------------------------------------------------------------------------------------------------
@@ -245,7 +252,7 @@ def _identity(shown: Sequence[Shown]) -> Iterator[Finding]:
         if one.gpu.model == "Graphics Device":
             yield Finding(f"{name_of(one)}: \"Graphics Device\" stands for a board that this driver does not know",
                           one.line, note=True)
-        if (one.virtualization or "").upper() == "VGPU" or one.gpu.model.startswith("GRID "):
+        if (one.virtualization or "").upper() == "VGPU" or _SLICE.search(one.gpu.model):
             yield Finding(f"{name_of(one)}: a vGPU ({one.gpu.model}), a slice and not a whole GPU", one.line)
     if shown and all(minor is None for minor in minors) and all(one.minor_text is None for one in shown):
         yield Finding("minor numbers are not in it: /dev/nvidiaN must come from another source", note=True)

@@ -11,7 +11,8 @@ from hpcadmin.facts._smi import Remapped, Shown
 from hpcadmin.facts._smi_fields import cut_name, device_id, yes
 from hpcadmin.model import Gpu
 
-NOTHING = ("", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "Not Available", "[Not Available]")
+NOTHING = ("", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "Not Available", "[Not Available]",
+           "[Requested functionality has been deprecated]")
 ERROR = re.compile(r"\[?(?:Unknown Error|GPU is lost|GPU requires reset|Insufficient Permissions|ERR!|"
                    r"GPU access blocked[a-z ]{0,40})\]?\Z")
 KNOWN = frozenset({

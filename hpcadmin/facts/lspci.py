@@ -10,7 +10,7 @@ from typing import Any
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import clean, lines_of, maybe_integer, pci_address
 from hpcadmin.facts._nccl import nearest
-from hpcadmin.facts._pcitree import VENDORS, LspciDevice, paths, with_parents
+from hpcadmin.facts._pcitree import VENDORS, LspciDevice, paths, virtual_functions, with_parents
 from hpcadmin.facts._reading import Document, Finding, Reading
 
 NAME = "lspci"
@@ -249,7 +249,8 @@ def _lower(values: Mapping[str, Any], link: re.Match[str]) -> list[str]:
 def _reading(devices: list[LspciDevice], lines: Sequence[str]) -> Reading:
     numa = any(device.numa is not None for device in devices)
     where, above = {device.address: device for device in devices}, paths(devices)
-    gpus = [device for device in devices if device.is_gpu]
+    virtual = virtual_functions(devices)
+    gpus = [device for device in devices if device.is_gpu and device.address not in virtual]
     nics = [device for device in devices if device.is_nic]
     tree = any(device.secondary is not None for device in devices)
     known: dict[str, Any] = {
@@ -260,6 +261,8 @@ def _reading(devices: list[LspciDevice], lines: Sequence[str]) -> Reading:
         "nvme": sum(device.class_id == "0108" for device in devices), "cores_if_determined": None,
         "links_downgraded": [device.printed for device in devices if device.downgraded],
     }
+    if virtual:
+        known["gpu_virtual_functions"] = [device.printed for device in devices if device.address in virtual]
     if tree:
         _nearest(known, gpus, nics, above)
     first = devices[0].line or 1

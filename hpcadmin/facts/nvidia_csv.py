@@ -18,7 +18,7 @@ from hpcadmin.facts._smi_columns import shown as columns_shown
 FORMS = ("text",)
 KIND = "nvidia-smi --query-gpu"
 
-_HEADER_CELL = re.compile(r"([a-z][a-z0-9_]{0,40}(?:\.[A-Za-z0-9_]{1,40}){0,6})(?: \[([A-Za-z/%]{1,10})\])?\Z")
+_HEADER_CELL = re.compile(r"([a-z][A-Za-z0-9_]{0,40}(?:\.[A-Za-z0-9_]{1,40}){0,6})(?: \[([A-Za-z/%]{1,10})\])?\Z")
 _COMMAND = re.compile(r"nvidia-smi\b.{0,200}--query-gpu=['\"]?([a-zA-Z0-9_.,]{1,20000})")
 _ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_serial": "serial", "gpu_bus_id": "pci.bus_id",
             "gpu_index": "index", "bus_id": "pci.bus_id", "minor_number": "minor", "pstate": "pstate"}

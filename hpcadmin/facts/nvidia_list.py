@@ -56,20 +56,15 @@ def _listed(lines: Sequence[str]) -> tuple[Listed, ...]:
     for line in lines:
         match, mig = _GPU.match(line.lstrip()), _MIG.match(" " + line)
         if match:
-            gpus.append(Listed(int(match[1]), clean(match[2]), _whole(match[3])))
+            gpus.append(Listed(int(match[1]), clean(match[2]), _smi.whole_uuid(match[3])))
         elif mig and gpus:
             # Drivers before 470 name a MIG device by its GPU and instances.
             ids = _INSTANCES.match(mig[3])
-            device = MigDevice(int(mig[2]), mig[1], _whole(mig[3]), *(map(int, ids.groups()) if ids else ()))
+            device = MigDevice(int(mig[2]), mig[1], _smi.whole_uuid(mig[3]), *(map(int, ids.groups()) if ids else ()))
             gpus[-1] = replace(gpus[-1], migs=(*gpus[-1].migs, device))
     if len({gpu.index for gpu in gpus}) != len(gpus):
         raise ParseError("a GPU index appears twice")
     return tuple(gpus)
-
-
-def _whole(uuid: str) -> str:
-    """"" for one that somebody shortened or made unreadable."""
-    return "" if re.search(r"\.\.|…|\*|[xX]{4}", uuid) else uuid
 
 
 # --- texts that people have ----------------------------------------------------------------------------------------

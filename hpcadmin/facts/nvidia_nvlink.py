@@ -23,7 +23,7 @@ MARKS = ("(UUID:",)
 KIND = "nvidia-smi nvlink -s"
 MAX_LINK = 64
 
-_GPU = re.compile(r"GPU ([0-9]{1,3}): ([^\n]{1,120}?) {1,4}\(UUID: (GPU-[0-9a-zA-Z-]{1,60})\)?\s*\Z")
+_GPU = re.compile(r"GPU ([0-9]{1,3}): ([^\n]{1,120}?) {1,4}\(UUID: ([^()\s]{1,80})\)?\s*\Z")
 _LINK = re.compile(r"(?:GPU [0-9]{1,3}: )?Link ([0-9]{1,2})\s?[:,] {0,4}(\S.{0,120})\Z")
 _RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?) GB/s\Z")
 _REMOTE = re.compile(r"(?:Remote Device )?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
@@ -183,8 +183,8 @@ def _link(link: Link, text: str) -> Link:
 
 
 def _freeze(gpus: Sequence[_Gpu]) -> tuple[LinkedGpu, ...]:
-    return tuple(LinkedGpu(gpu.index, gpu.model, gpu.uuid, tuple(gpu.links[n] for n in sorted(gpu.links)),
-                           gpu.all_down, gpu.supported, gpu.line, gpu.cut) for gpu in gpus)
+    return tuple(LinkedGpu(gpu.index, gpu.model, _smi.whole_uuid(gpu.uuid),
+                           tuple(gpu.links[n] for n in sorted(gpu.links)), gpu.all_down, gpu.supported, gpu.line, gpu.cut) for gpu in gpus)
 
 
 # --- what it says --------------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def _tells_links(gpu: LinkedGpu) -> bool:
 
 
 def _known(gpu: LinkedGpu) -> dict[str, object]:
-    found: dict[str, object] = {"index": gpu.index, "name": gpu.model, "uuid": gpu.uuid, "links_active": gpu.active,
-                                "links": [link.rate_gbs for link in gpu.links]}
+    found: dict[str, object] = {"index": gpu.index, "name": gpu.model, "uuid": gpu.uuid or None,
+                                "links_active": gpu.active, "links": [link.rate_gbs for link in gpu.links]}
     if gpu.supported is False:
         found["nvlink_supported"] = False
     remotes = {str(link.number): link.remote for link in gpu.links if link.remote}

@@ -18,7 +18,7 @@ FORMS = ("text",)
 MARKS = ("NVIDIA-SMI", "GPU")
 KIND = "nvidia-smi"
 
-_BANNER = re.compile(r"NVIDIA-SMI\s{1,20}[0-9][0-9.]{2,20}")
+_BANNER = re.compile(r"NVIDIA-SMI\s{1,20}([0-9][0-9.]{2,20})")
 _DRIVER = re.compile(r"\b(?:Driver|KMD) Version: {0,8}([0-9][0-9.]{2,20})")
 _CUDA = re.compile(r"\bCUDA (?:UMD )?Version: {0,8}([0-9]{1,3}\.[0-9]{1,3}|N/A|ERR!)")
 _HEADER = re.compile(r"\|\s{1,4}GPU\s{1,4}Name\b")
@@ -51,6 +51,7 @@ class _Table:
     migs: list[tuple[int, list[str]]] = field(default_factory=list)
     processes: bool = False
     banner: bool = False
+    tool: str = ""                   # the version of nvidia-smi itself
     mig_section: bool = False        # within the list of MIG devices
     mig_list: bool = False
 
@@ -77,7 +78,7 @@ def tables(lines: Sequence[str]) -> Iterator[_Table]:
         if banner or (_HEADER.search(line[:80]) and (table is None or table.rows)):
             if table and table.rows:
                 yield table
-            table = _Table(number, number, banner=bool(banner))
+            table = _Table(number, number, banner=bool(banner), tool=banner[1] if banner else "")
             outside = 0
         if table is None:
             continue
@@ -140,6 +141,9 @@ def _reading(lines: Sequence[str], table: _Table) -> Reading:
               for one, row in zip(shown, table.rows, strict=True) for what in _error_readings(row)]
     told = [Finding(f"{_smi.name_of(one)}: the name is cut (\"{one.name_cut}\"): its type does not follow from it",
                     one.line) for one in shown if one.name_cut]
+    if table.tool and table.driver and table.tool != table.driver:
+        told.append(Finding(f"nvidia-smi {table.tool} with driver {table.driver}: WSL, or libraries of another driver",
+                            table.first, note=True))
     smi = Smi(table.driver, None, tuple(shown), lost, table.cuda, whole=not missing)
     return _smi.reading(KIND, smi, first, table.last, complaints=complaints, missing=missing, count=len(shown),
                         told=told, errors=errors)

@@ -28,6 +28,7 @@ _LINE = re.compile(r"\s*GPU(?:\[(\d{1,4})\]| (\d{1,4}))\s*:\s*(.*\S)")
 _GPU = re.compile(r"GPU\[?(\d{1,4})\]?\Z")
 _CONCISE = re.compile(r"(\d{1,4}) +(\d{1,4}) +(0x[0-9a-f]{4}), +(\d{1,9}) .{0,80}? (NPS\d|N/A), +([A-Z]{3}|N/A), +"
                       r"(\d{1,3}) ")
+_CONCISE_OLD = re.compile(r"\d{1,4} +(?:[0-9.]{1,6}°?[cC]|N/A) +(?:[0-9.]{1,7}W|N/A) ")
 _PAIR = re.compile(r"\(Topology\) (Weight|Hops|Link type) between DRM devices (\d{1,4}) and (\d{1,4})\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}\Z")      # in place of a name
 _CARD = re.compile(r"card(\d{1,4})\Z")
@@ -125,11 +126,14 @@ def _entry(output: _Text, index: int, rest: str) -> None:
 
 
 def _concise(output: _Text, line: str, number: int) -> None:
-    """A line of the table that rocm-smi prints without options (since 6.0)."""
+    """A line of the table that rocm-smi prints without options; before 6.0 it has no more than their numbers."""
     match = _CONCISE.match(line)
     if match:
         keys = ("node", "device id", "guid", "memory partition", "compute partition", "partition id")
         output.rows.setdefault(int(match[1]), {}).update(zip(keys, match.groups()[1:], strict=True))
+        output.last = number
+    elif _CONCISE_OLD.match(line):
+        output.rows.setdefault(int(line.split(maxsplit=1)[0]), {})
         output.last = number
 
 
