@@ -184,7 +184,8 @@ def _link(link: Link, text: str) -> Link:
 
 def _freeze(gpus: Sequence[_Gpu]) -> tuple[LinkedGpu, ...]:
     return tuple(LinkedGpu(gpu.index, gpu.model, _smi.whole_uuid(gpu.uuid),
-                           tuple(gpu.links[n] for n in sorted(gpu.links)), gpu.all_down, gpu.supported, gpu.line, gpu.cut) for gpu in gpus)
+                           tuple(gpu.links[n] for n in sorted(gpu.links)), gpu.all_down,
+                           gpu.supported, gpu.line, gpu.cut) for gpu in gpus)
 
 
 # --- what it says --------------------------------------------------------------------------------------------------

@@ -202,6 +202,11 @@ def _text_reading(output: _Text) -> Reading:
 
 
 def _missing(output: _Text, smi: AmdSmi, numa: list[int | None] | None) -> Iterator[str]:
+    titles = {ours: theirs for theirs, ours in _TABLES.items() for title in output.seen
+              if title.lower().startswith(theirs) and "two gpus" in title.lower()}
+    for name, title in titles.items():
+        if name not in output.tables:
+            yield f"the table of {title} between two GPUs is cut off after its title"
     if not output.tables and numa is None:
         return
     absent = [title for name, title in _TITLES.items() if name not in output.tables]
