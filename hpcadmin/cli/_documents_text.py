@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from hpcadmin.reading import Statement
 
 SHOWN = 400
+# What a key is called where its own name says too little.
+_LABELS = {
+    "cas": "adapters", "cores_if_determined": "Cores= of each GPU",
+    "gpu_cpu_affinity_os": "CPUs near each GPU (OS ids)", "gpu_nearest_nics": "nearest NICs of each GPU", "gpu_numa": "NUMA node of each GPU",
+    "gpu_numa_id": "NUMA node of each GPU's memory", "right_lines": "lines that would be right",
+    "slurmd_C": "slurmd -C", "slurmd_C_22_05": "what slurmd -C says", "topology_conf": "topology.conf",
+    "values": "Cores= of each GPU", "wrong": "something is wrong in it",
+}
+_BELOW = "\n"                     # what a value begins with that stands below its name
+_NAMES = ("name", "pci", "interface", "host", "switch", "index")     # of a device, the first that it has
 
 
 def plain(statements: Iterable[Statement]) -> list[dict[str, Any]]:
@@ -41,8 +52,9 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield f"{printable(statement.file)}:{lines}: {printable(reading.kind)}"
         for key, value in reading.known.items():
             if value is not None:
-                yield f"  {printable(key.replace('_', ' '))}: {_value(value)}"
-        unknown = [key.replace("_", " ") for key, value in reading.known.items() if value is None]
+                text = _value(value)
+                yield f"  {_label(key)}:{'' if text.startswith(_BELOW) else ' '}{text}"
+        unknown = [_label(key) for key, value in reading.known.items() if value is None]
         if unknown:
             yield f"  not told: {printable(', '.join(unknown), limit=SHOWN)}"
         yield from (f"  not in it: {printable(what, limit=SHOWN)}" for what in reading.missing)
@@ -54,17 +66,50 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"  refused: {printable(reading.refused, limit=SHOWN)}"
 
 
+def _label(key: str) -> str:
+    return _LABELS.get(key) or printable(key.replace("_", " "))
+
+
 def _assumption(item: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in item.items() if key not in ("if", "assumption")}
-    what = ", ".join(f"{key} {_value(value)}" for key, value in rest.items())
+    what = ", ".join(f"{_label(key)} {_value(value)}" for key, value in rest.items())
     return f"{printable(str(item.get('if') or item.get('assumption', '?')))}: {what}"
 
 
 def _value(value: Any) -> str:
-    """A value on one line; lists of devices are counted, their places are in the table of the node."""
+    """A value on one line, a matrix on a line for each row; of devices their names."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, str | int | float):
         return printable(str(value), limit=SHOWN)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
-        names = [str(item.get("name") or item.get("pci") or item.get("index", "?")) for item in value]
-        return printable(f"{len(value)} ({', '.join(names)})", limit=SHOWN)
+    if value in ([], (), {}):
+        return "none"
+    if _is_matrix(value):
+        return _matrix(value)
+    if isinstance(value, Mapping) and all(isinstance(item, Mapping) for item in value.values()):
+        return printable(f"{len(value)} ({', '.join(_device(name, item) for name, item in value.items())})",
+                         limit=SHOWN)
+    if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
+        names = Counter(next((str(item[key]) for key in _NAMES if item.get(key) is not None), "") for item in value)
+        if "" not in names:
+            shown = ", ".join(name if count == 1 else f"{count}x {name}" for name, count in names.items())
+            return printable(f"{len(value)} ({shown})", limit=SHOWN)
     return printable(json.dumps(records.to_plain(value), ensure_ascii=False), limit=SHOWN)
+
+
+def _device(name: str, item: Mapping[str, Any]) -> str:
+    """A NIC of topo -m with the GPUs that it is nearest to."""
+    gpus = item.get("nearest_gpus")
+    return f"{name} {item.get('relation')} to GPU {', '.join(map(str, gpus))}" if gpus else name
+
+
+def _is_matrix(value: Any) -> bool:
+    return (isinstance(value, list | tuple) and len(value) > 1
+            and all(isinstance(row, list | tuple) and len(row) == len(value) for row in value)
+            and all(item is None or isinstance(item, str | int | float) for row in value for item in row))
+
+
+def _matrix(rows: Sequence[Sequence[Any]]) -> str:
+    texts = [["?" if item is None else str(item) for item in row] for row in rows]
+    wide = max(len(text) for row in texts for text in row)
+    return "".join(f"{_BELOW}    " + printable(" ".join(f"{text:>{wide}}" for text in row), limit=SHOWN) for row in texts)
