@@ -1,6 +1,5 @@
 """Running commands here and on many hosts: bounded in size and time, and one bad host holds up nobody."""
 
-import os
 import sys
 import threading
 import time
@@ -14,7 +13,6 @@ from hpcadmin.remote import CommandResult, fan_out
 from hpcadmin.remote import base as remote_base
 from hpcadmin.remote.known_hosts import KnownHosts, load, parse
 from hpcadmin.remote.local import Local
-from hpcadmin.remote.replay import Replay
 from hpcadmin.remote.ssh_config import read
 
 
@@ -98,34 +96,6 @@ def test_fan_out_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_base, "GRACE_S", 0.2)
     found = fan_out(Fake(), ["hang1", "hang2", "node1"], lambda host: (), parallel=1, timeout_s=20, overall_s=0.5)
     assert all("0.5 s was over" in found[host].error for host in ("hang1", "hang2", "node1"))
-
-
-def test_replay(tmp_path: Path) -> None:
-    (tmp_path / "node01.txt").write_text("one")
-    (tmp_path / "notes.md").write_text("no")
-    replay = Replay([tmp_path])
-    assert replay.hosts == ["node01"]
-    assert replay.run("node01", ()).text == "one"
-    assert replay.run("node02", ()).error
-    assert replay.run("node01", (), limit=2).truncated
-    (tmp_path / "node01.txt").unlink()
-    os.mkfifo(tmp_path / "node01.txt")
-    assert "not a regular file" in replay.run("node01", ()).error
-
-
-def test_replay_refuses(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    with pytest.raises(UsageError, match="no captures"):
-        Replay([tmp_path / "a"])
-    with pytest.raises(UsageError, match="no such file"):
-        Replay([tmp_path / "b"])
-    (tmp_path / "a" / "node01.txt").write_text("")
-    (tmp_path / "node01.txt").write_text("")
-    with pytest.raises(UsageError, match="two captures of node01"):
-        Replay([tmp_path / "a", tmp_path / "node01.txt"])
-    (tmp_path / "a" / "$(id).txt").write_text("")
-    with pytest.raises(UsageError, match="not named after a node"):
-        Replay([tmp_path / "a"])
 
 
 KEY, OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAIA", "AAAAC3NzaC1lZDI1NTE5AAAAIB"
