@@ -10,6 +10,8 @@ from hpcadmin.model import Disk, Gpu, Nic, Node, NumaNode, PciDevice
 from hpcadmin.text import plural, printable
 from hpcadmin.topology import bindings, by_address, lineage, mask, nearest, physical, rails, srun_options
 
+WIDE = 8000              # characters of a line: the masks of srun's options are to be copied whole
+
 
 @dataclass
 class Branch:
@@ -152,7 +154,7 @@ def ranges(numbers: Sequence[int]) -> str:
 def draw(node: Node) -> str:
     """The tree, then the links between GPUs, the GPUs near each NIC, and how to bind ranks."""
     lines = [*_draw(collapsed(tree(node)), "", ""), "", *links(node), "", *_near(node), "", *_bindings(node)]
-    return "\n".join(printable(line, limit=400) for line in _without_double_blanks(lines))
+    return "\n".join(printable(line, limit=WIDE) for line in _without_double_blanks(lines))
 
 
 def _draw(branch: Branch, first: str, rest: str) -> Iterator[str]:

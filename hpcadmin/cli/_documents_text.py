@@ -18,8 +18,9 @@ SHOWN = 400
 # What a key is called where its own name says too little.
 _LABELS = {
     "cas": "adapters", "cores_if_determined": "Cores= of each GPU",
-    "gpu_cpu_affinity_os": "CPUs near each GPU (OS ids)", "gpu_nearest_nics": "nearest NICs of each GPU", "gpu_numa": "NUMA node of each GPU",
-    "gpu_numa_id": "NUMA node of each GPU's memory", "right_lines": "lines that would be right",
+    "gpu_cpu_affinity_os": "CPUs near each GPU (OS ids)", "gpu_nearest_nics": "nearest NICs of each GPU",
+    "gpu_numa": "NUMA node of each GPU", "gpu_numa_id": "NUMA node of each GPU's memory",
+    "right_lines": "lines that would be right",
     "slurmd_C": "slurmd -C", "slurmd_C_22_05": "what slurmd -C says", "topology_conf": "topology.conf",
     "values": "Cores= of each GPU", "wrong": "something is wrong in it",
 }
@@ -112,4 +113,5 @@ def _is_matrix(value: Any) -> bool:
 def _matrix(rows: Sequence[Sequence[Any]]) -> str:
     texts = [["?" if item is None else str(item) for item in row] for row in rows]
     wide = max(len(text) for row in texts for text in row)
-    return "".join(f"{_BELOW}    " + printable(" ".join(f"{text:>{wide}}" for text in row), limit=SHOWN) for row in texts)
+    lines = (" ".join(f"{text:>{wide}}" for text in row) for row in texts)
+    return "".join(f"{_BELOW}    {printable(line, limit=SHOWN)}" for line in lines)

@@ -16,13 +16,14 @@ _TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|\b[0-9]{1,3}-Core Processor\b|@ [0
 
 def overview(inventory: Inventory) -> str:
     """The table of groups, then what is odd, broken, or missing."""
-    parts = [_head(inventory)]
+    only_fabric = inventory.fabrics and not inventory.nodes and not inventory.failed
+    parts = [] if only_fabric else [_head(inventory)]
     if inventory.groups:
         parts.append(_table([_group_row(inventory, group.name, group.nodes) for group in inventory.groups], HEADERS))
     parts.append(_section("Odd ones out", oddones.folded(inventory.odd)))
     parts.append(_section("Faults", _folded((node.name, problem) for node in inventory.nodes
                                             for problem in node.problems)))
-    unknown = _folded((node.name, f"unknown: {', '.join(node.unknown)}") for node in inventory.nodes if node.unknown)
+    unknown = _folded((node.name, ", ".join(node.unknown)) for node in inventory.nodes if node.unknown)
     parts.append(_section("Not known", unknown))
     parts += [_fabric(fabric) for fabric in inventory.fabrics]
     parts.append(_section("Not captured", _folded((item.node, item.reason) for item in inventory.failed)))
