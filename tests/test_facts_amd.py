@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import _other_gpus, amd_smi, drm, rocm_smi, rocminfo, xpu_smi
+from hpcadmin.facts import _other_gpus, amd_smi, amd_smi_table, drm, rocm_smi, rocminfo, xpu_smi
 from hpcadmin.facts._parts_devices import part
 from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.model import PciDevice
@@ -408,3 +408,64 @@ def test_a_capture_of_an_amd_node() -> None:
     assert node.gpu_links == (("X", "XGMI"), ("XGMI", "X"))
     assert node.gpu_driver == "6.10.5"
     assert node.pci[0].name.endswith("Aqua Vanjaram [Instinct MI300X]")
+
+
+TABLE = """\
++------------------------------------------------------------------------------+
+| AMD-SMI 26.0.0      amdgpu version: 6.14.14   ROCm version: 7.0.0            |
+| BDF                        GPU-Name | Mem-Uti   Temp   UEC       Power-Usage |
+| GPU  HIP-ID  OAM-ID  Partition-Mode | GFX-Uti    Fan               Mem-Usage |
+|=====================================+========================================|
+| 0000:05:00.0    AMD Instinct MI300X | 0 %      36 C    0           135/750 W |
+|   0       0       7        SPX/NPS1 | 0 %        N/A           285/196592 MB |
+|-------------------------------------+----------------------------------------|
+| 0000:26:00.0    AMD Instinct MI3... | 0 %      37 C    0           136/750 W |
+|   1       1     N/A             N/A | 0 %        N/A           285/196592 MB |
++-------------------------------------+----------------------------------------+
+| Processes:                                                                   |
++------------------------------------------------------------------------------+
+"""
+
+
+def test_the_table_of_amd_smi() -> None:
+    (found,) = amd_smi_table.read(document(TABLE))
+    first, second = found.known["gpus"]
+    assert (found.known["driver"], found.known["gpu_count"], found.missing) == ("6.14.14", 2, ())
+    assert (first["pci"], first["series"], first["compute_partition"], first["memory_mib"]) == (
+        "0000:05:00.0", "AMD Instinct MI300X", "SPX", 196592)
+    assert "series" not in second and found.findings
+
+
+def test_the_table_of_amd_smi_cut_off() -> None:
+    lines = TABLE.split("\n")
+    for end in range(2, len(lines) - 3):
+        (found,) = amd_smi_table.read(document("\n".join(lines[:end])))
+        assert found.missing and found.known["gpu_count"] is None
+
+
+def test_numa_nodes_that_say_nothing() -> None:
+    (found,) = rocm_smi.read(document(
+        "===== Numa Nodes =====\nGPU[0] : (Topology) Numa Node: 0\nGPU[0] : (Topology) Numa Affinity: 4294967295\n"
+        "GPU 1 : (Topology) Numa Node: 1\nGPU 1 : (Topology) Numa Affinity: -1\n"))
+    assert (found.known["gpu_numa"], found.known["gpu_numa_affinity"]) == ([0, 1], [None, None])
+
+
+def test_a_number_is_no_name_and_the_old_table_counts() -> None:
+    (found,) = rocm_smi.read(document("GPU[0] : Card series: 0x1002\nGPU[0] : Card model: 0x1002\n"
+                                      "GPU[0] : PCI Bus: 0000:07:00.0\n"))
+    assert "series" not in found.known["gpu_details"][0]
+    (found,) = rocm_smi.read(document("==== Concise Info ====\nGPU  Temp (DieEdge)  AvgPwr  SCLK\n"
+                                      "0    36.0c           91.0W   800Mhz\n1    41.0c           N/A     800Mhz\n"))
+    assert found.known["gpus"] == 2
+
+
+def test_a_section_without_its_table_is_cut_off() -> None:
+    (found,) = rocm_smi.read(document("==== ROCm System Management Interface ====\n"
+                                      "==== Link Type between two GPUs ====\n"))
+    assert "link type between two GPUs is cut off" in found.missing[0]
+
+
+def test_topology_of_xpu_smi_with_blanks_between_its_columns() -> None:
+    (found,) = xpu_smi.read(document("         GPU 0/0  GPU 1/0  CPU Affinity\nGPU 0/0  S        NODE     0-15\n"
+                                     "GPU 1/0  NODE     S        16-31\n"))
+    assert (found.known["gpus"], found.known["gpu_cpu_affinity_os"]) == (2, ["0-15", "16-31"])

@@ -227,3 +227,22 @@ def test_intel_graphics_in_the_processor_are_no_gpus() -> None:
                       "0d:00.0 VGA compatible controller: Intel Corporation Device e223\n"
                       "29:00.0 Display controller: Intel Corporation Device 0bda (rev 2f)\n")
     assert [gpu["pci"] for gpu in found.known["gpus"]] == ["0d:00.0", "29:00.0"]
+
+
+def test_a_tree_without_its_first_lines() -> None:
+    (found,) = lspci_tree.read(Document("x", "text", (
+        " +-[0001:c3]-+-00.0  Intel Corporation Ice Lake Memory Map/VT-d",
+        " |           \\-01.0-[c4]----00.0  NVIDIA Corporation GH100 [H100 SXM5 80GB]",
+        " \\-[0001:e0]---00.0  Intel Corporation Ice Lake Memory Map/VT-d")))
+    assert [gpu["pci"] for gpu in found.known["gpus"]] == ["0001:c4:00.0"]
+    assert "first line" in found.missing[0]
+
+
+def test_virtual_functions_are_no_gpus_of_their_own() -> None:
+    text = "".join(f"{at} 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+                   for at in ("21:00.0", "21:00.4", "21:00.5", "21:01.0", "41:00.0"))
+    (found,) = listed(text)
+    assert [gpu["pci"] for gpu in found.known["gpus"]] == ["21:00.0", "41:00.0"]
+    assert found.known["gpu_virtual_functions"] == ["21:00.4", "21:00.5", "21:01.0"]
+    (found,) = listed(text.replace("21:00.4", "00:05.0").replace("21:00.5", "00:06.0").replace("21:01.0", "00:07.0"))
+    assert len(found.known["gpus"]) == 5

@@ -267,3 +267,54 @@ def test_two_documents_in_one_text() -> None:
     lines = (texts.as_xml(TRAY) + "node2:\n" + texts.as_xml(TRAY)).split("\n")
     found = nvidia_smi.read(Document("both", "xml", tuple(lines)))
     assert [reading.known["gpu_count"] for reading in found] == [4, 4]
+
+
+def test_versions_without_the_remark_behind_them() -> None:
+    text = ("==============NVSMI LOG==============\n\nDriver Version : 610.10 [Deprecated; use KMD Version instead]\n"
+            "CUDA Version : 13.3 [Deprecated; use CUDA UMD Version instead]\nKMD Version : 610.10\n\n"
+            "Attached GPUs : 1\nGPU 00000000:01:00.0\n    Product Name : NVIDIA H200\n    Minor Number : 0\n"
+            "    GPU Power Readings\n        GPU Ceiling Power Limit\n            Current Power Limit : 650.00 W\n"
+            "    Processes : None\n")
+    known = only(text, "nvidia-smi -q").known
+    assert (known["driver"], known["cuda"], known["gpus"][0]["power_limit_w"]) == ("610.10", "13.3", 650)
+
+
+def test_a_header_of_all_columns() -> None:
+    more = [f"clocks_event_reasons_counters.some_long_reason_{n}" for n in range(200)]
+    head = ", ".join(["index", "name", "dramEncryption.mode.current", "power_smoothing.window [seconds]", *more])
+    row = ", ".join(["0", "NVIDIA H200", "[Requested functionality has been deprecated]", "1", *["0"] * 200])
+    assert len(head) > 8000
+    assert only(f"{head}\n{row}\n", "nvidia-smi --query-gpu").known["gpus"][0]["name"] == "NVIDIA H200"
+
+
+def test_a_shortened_uuid_is_none() -> None:
+    text = "GPU 0: NVIDIA H200 (UUID: GPU-9bd75b6b-cd91-...)\n  MIG 3g.71gb  Device  0: (UUID: MIG-744060a1-...)\n"
+    known = only(text, "nvidia-smi -L").known
+    assert (known["gpus"][0]["uuid"], known["mig"][0]["uuid"]) == (None, None)
+    links = "GPU 0: NVIDIA H200 (UUID: ...)\n" + "".join(f"\t Link {n}: 26.562 GB/s\n" for n in range(18))
+    assert only(links, "nvidia-smi nvlink -s").known["gpus"][0]["uuid"] is None
+
+
+@pytest.mark.parametrize("name", ["GRID P4-2Q", "NVIDIA A10-6Q", "NVIDIA H100-4-20C", "GRID V100D-8Q"])
+def test_names_of_vgpus(name: str) -> None:
+    found = only(f"GPU 0: {name} (UUID: GPU-00000000-0000-0000-0000-000000000001)\n", "nvidia-smi -L")
+    assert any("a slice and not a whole GPU" in finding.what for finding in found.findings)
+
+
+def test_what_the_kernel_says_is_the_kernels() -> None:
+    (found,) = readings("kernel: NVRM: GPU at 0000:44:00.0 has fallen off the bus.\n"
+                        "kernel: NVRM: GPU 0000:44:00.0: GPU has fallen off the bus.\n")
+    assert (found.kind, {error["pci"] for error in found.known["errors"]}) == ("dmesg", {"0000:44:00.0"})
+
+
+def test_a_table_of_windows_is_refused_and_one_of_wsl_is_noted() -> None:
+    head = "| NVIDIA-SMI 550.1      Driver Version: 550.1  CUDA Version: 12.4 |\n"
+    rows = ("|   0  NVIDIA RTX A4000   WDDM | 00000000:01:00.0 Off |   Off |\n"
+            "| 41%   40C   P8   9W / 140W |  10MiB / 16376MiB |   0%   Default |\n| Processes: |\n")
+    assert "WDDM" in only(head + rows, "nvidia-smi").refused
+    wsl = only(head.replace("550.1 ", "545.2 ", 1) + rows.replace("WDDM", "On  "), "nvidia-smi")
+    assert not wsl.refused and any("WSL" in finding.what for finding in wsl.findings)
+
+
+def test_other_xml_with_gpu_elements_is_not_nvidia_smis() -> None:
+    assert not nvidia_smi.read(Document("x", "xml", ("<algo>", '<gpu id="0" i_chunks="8">', "</gpu>", "</algo>")))

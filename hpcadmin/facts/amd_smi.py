@@ -69,7 +69,8 @@ def read(document: Document) -> tuple[Reading, ...]:
 def _tells(output: _Output) -> bool:
     """It names its GPUs, or how they are linked: `amd-smi metric` and the like do neither."""
     return bool(output.tables) or any(
-        gpu.pci or gpu.uuid or gpu.model or gpu.compute_partition or gpu.node is not None
+        gpu.pci or gpu.uuid or gpu.model or gpu.compute_partition or gpu.memory_partition or gpu.driver
+        or gpu.node is not None
         for gpu in (_gpu(index, row) for index, row in output.gpus.items()))
 
 
@@ -252,7 +253,8 @@ def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
             "vbios.part_number", "ifwi.part_number", "vbios.version", "ifwi.version", "part_number")),
         compute_partition=told(get("partition.accelerator_partition", "partition.compute_partition",
                                    "accelerator_partition", "compute_partition")).upper(),
-        memory_partition=told(get("partition.memory_partition", "memory_partition")).upper(),
+        memory_partition=told(get("partition.memory_partition", "memory_partition",
+                                  "memory_partition.current")).upper(),
         partition_id=_amd.numbered(get("partition_id", "partition.partition_id")),
         serial=told(get("board.product_serial", "product_serial")), driver=told(get("driver.version")),
         gfx=told(get("asic.target_graphics_version", "target_graphics_version")),

@@ -20,6 +20,8 @@ _DEVICE = re.compile(r"([0-9a-f]{2}\.[0-7])")
 _BUSES = re.compile(r"-+\[([0-9a-f]{2})(?:-([0-9a-f]{2}))?\]")
 _NAMED_BUSES = re.compile(r"(.*?)-\[([0-9a-f]{2})(?:-([0-9a-f]{2}))?\](-.*)?\Z")
 _FIRST = re.compile(r"[ \t]{0,80}-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-")
+# A root bus in the middle of a tree whose first lines are not there.
+_MIDDLE = re.compile(r"[ \t]{0,80}[+\\]-\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-")
 _NEXT = re.compile(r"[ |\t]{0,400}[+\\]-")
 _NO_GPU = re.compile(r"audio|USB|UCSI|bridge|NVSwitch|serial|Root Complex|IOMMU", re.IGNORECASE)
 _NIC = re.compile(r"ConnectX|BlueField|MT[0-9]{4,5}|Ethernet|Infiniband|Omni-Path|Network|Elastic Fabric|I210|X7[12]0",
@@ -52,7 +54,7 @@ def read(document: Document) -> tuple[Reading, ...]:
     lines = document.lines
     number = 0
     while number < len(lines):
-        if _FIRST.match(lines[number][:200]):
+        if _FIRST.match(lines[number][:200]) or _MIDDLE.match(lines[number][:200]):
             last = number + 1
             while last < len(lines) and _NEXT.match(lines[last][:500]) and not _FIRST.match(lines[last][:200]):
                 last += 1
@@ -85,13 +87,19 @@ def _tree(lines: Sequence[str], first: int, name: str) -> _Tree:
 
 def _leave(tree: _Tree, place: _Open) -> None:
     if not place.closed and not tree.cut:
-        tree.cut = f"bus {place.domain}:{place.bus}" if place.bus else "the root buses"
+        what = f"bus {place.domain}:{place.bus}" if place.bus else "the root buses"
+        tree.cut = f"of {what} the last device is missing"
 
 
 def _line(tree: _Tree, line: str) -> None:
     column = len(line) - len(line.lstrip(" |"))
     if not tree.devices and not tree.roots:
         place = _Open(column + 1, "", "", "", "")
+        if line[column] in "+\\":
+            tree.cut = "the root buses before its first line are missing"
+            tree.open.append(_Open(column, "", "", "", "", closed=line[column] == "\\"))
+            _item(tree, line, column + 2, tree.open[-1])
+            return
         rest = line[column + 1:]
         if rest.startswith("+"):
             tree.open.append(place)
@@ -186,7 +194,7 @@ def _reading(lines: Sequence[str], first: int, name: str) -> Reading:
             for device in tree.devices if device.secondary is None and _NIC.search(device.name)]
     missing = []
     if tree.cut:
-        missing.append(f"the tree is cut: of {tree.cut} the last device is missing "
+        missing.append(f"the tree is cut: {tree.cut} "
                        f"({len(tree.roots)} root buses are there: {', '.join(tree.roots[:20])})")
     if not named:
         missing.append("no names (lspci -tv): which devices are GPUs or NICs is unknown")

@@ -35,7 +35,7 @@ _ELLIPSIS = re.compile(r"[\s.…]{1,40}\Z")
 # Links of the boards that always have all of them: name -> number.
 _BOARDS = ((re.compile(r"V100-SXM"), 6), (re.compile(r"P100-SXM"), 4), (re.compile(r"A100-SXM"), 12),
            (re.compile(r"A800-SXM"), 8), (re.compile(r"H800\b(?!.*(?:PCIe|NVL))"), 8),
-           (re.compile(r"(?:H100 80GB HBM3|H20\b|H200\b(?!.*NVL)|B200\b|B300\b)"), 18))
+           (re.compile(r"(?:H100 80GB HBM3|H20\b|(?<!G)H200\b(?!.*NVL)|B200\b|B300\b)"), 18))
 # Boards that are only ever joined two by two, by bridges.
 _BRIDGED = re.compile(r"(?:PCIe?\b|\bNVL\b|RTX|A40\b|A30\b|A6000|A5\d00|A4500|Quadro|GeForce|TITAN)", re.IGNORECASE)
 
