@@ -23,10 +23,13 @@ _SHARED: tuple[Any, ...] = (
 _NODES = ',"nodes":['
 
 
-def build(nodes: Iterable[Node], failed: Iterable[Failed] = (), created: str = "") -> Inventory:
-    """Groups and odd ones out; nodes and groups in natural order. From an iterator, nodes are never twice in memory."""
-    pool = Pool()
-    ordered = tuple(sorted(map(pool.node, nodes), key=lambda node: natural(node.name)))
+def build(nodes: Iterable[Node], failed: Iterable[Failed] = (), created: str = "",
+          pool: Pool | None = None) -> Inventory:
+    """Groups and odd ones out; nodes and groups in natural order. From an iterator, nodes are never twice in memory.
+
+    pool: that the nodes are of already.
+    """
+    ordered = tuple(sorted(nodes if pool else map(Pool().node, nodes), key=lambda node: natural(node.name)))
     return Inventory(
         nodes=ordered, groups=_groups(ordered), odd=find(ordered), created=created,
         failed=tuple(sorted(failed, key=lambda item: natural(item.node))),

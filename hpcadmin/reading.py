@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 
 from hpcadmin import inventory as inventories
-from hpcadmin.errors import ParseError
+from hpcadmin.errors import HpcadminError, ParseError
 from hpcadmin.fabric import Dump, build
-from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document
+from hpcadmin.facts import Document, Outcome, Part, Reading, merge, part_of, read_capture, read_document, readers
 from hpcadmin.intake import Loader, Taken, load, plan
 from hpcadmin.model import Fabric, Failed, Inventory, Node, Source
-from hpcadmin.sharing import Pool
+from hpcadmin.sharing import Packer, Parcel, Pool
 from hpcadmin.text import printable
 
 PICTURES = frozenset({"lldp"})
@@ -43,77 +47,117 @@ class Read:
     statements: tuple[Statement, ...] = ()
 
 
+class Statements:
+    """All statements in the order of the nodes. Of many nodes they are kept packed, and unpacked one by one."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Statement, ...] | bytes] = []
+        self._pictures: list[Statement] = []         # of networks, which are made of all of them
+
+    def add(self, statements: tuple[Statement, ...] | bytes, pictures: Iterable[Statement]) -> None:
+        self._kept += [statements] if statements else []
+        self._pictures += pictures
+
+    def __iter__(self) -> Iterator[Statement]:
+        for kept in self._kept:
+            yield from _unpacked(kept) if isinstance(kept, bytes) else kept
+
+    def __len__(self) -> int:
+        """The number of nodes that they are about."""
+        return len(self._kept)
+
+    def dumps(self) -> Iterator[tuple[Dump, Reading]]:
+        for statement in self._pictures:
+            for reading in statement.readings:
+                if isinstance(reading.value, Dump) and not reading.refused:
+                    yield reading.value, reading
+
+
+def _packed(statements: tuple[Statement, ...]) -> bytes:
+    """Without the records of each tool: what they told is in `known`, and they are large."""
+    slim = tuple(replace(s, readings=tuple(replace(r, value=None) for r in s.readings)) for s in statements)
+    return zlib.compress(pickle.dumps(slim, pickle.HIGHEST_PROTOCOL), 1) if slim else b""
+
+
+def _unpacked(raw: bytes) -> tuple[Statement, ...]:
+    found: tuple[Statement, ...] = pickle.loads(zlib.decompress(raw))  # noqa: S301  (of a process of ours)
+    return found
+
+
+def _pictures(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    return tuple(s for s in statements if any(isinstance(reading.value, Dump) for reading in s.readings))
+
+
 def read_paths(paths: Sequence[str], node: str = "",
-               progress: Callable[[int, int], None] | None = None) -> tuple[Inventory, tuple[Statement, ...]]:
+               progress: Callable[[int, int], None] | None = None) -> tuple[Inventory, Statements]:
     """The inventory of the texts under the paths, and a statement for each that is no capture of ours.
 
     progress is told (nodes read, nodes). Raises UsageError when a path holds nothing.
     """
-    found = []
     planned = plan(paths, node)
-    for one in _all(planned):
-        found.append(one)
+    statements, equal = Statements(), Pool()
+    nodes: list[Node] = []
+    failed: list[Failed] = []
+    for number, one in enumerate(_all(planned), 1):
+        if one.node:
+            nodes.append(equal.unpack(one.node) if isinstance(one.node, Parcel) else equal.node(one.node))
+        failed += [one.failed] if one.failed else []
+        statements.add(one.statements, one.pictures)
         if progress:
-            progress(len(found), len(planned))
-    statements = tuple(statement for one in found for statement in one.statements)
-    inventory = _inventory(found)
-    fabrics = _with_missing(build(_dumps(statements), inventory.nodes), statements)
-    return replace(inventory, fabrics=fabrics), statements
+            progress(number, len(planned))
+    created = datetime.now().astimezone().isoformat(timespec="seconds")
+    inventory = inventories.build(nodes, failed, created=created, pool=equal)
+    return replace(inventory, fabrics=_fabrics(statements, inventory.nodes)), statements
 
 
-def _dumps(statements: Iterable[Statement]) -> list[Dump]:
-    return [reading.value for statement in statements for reading in statement.readings
-            if isinstance(reading.value, Dump) and not reading.refused]
-
-
-def _with_missing(fabrics: tuple[Fabric, ...], statements: Iterable[Statement]) -> tuple[Fabric, ...]:
-    """The fabrics with what their dumps do not hold."""
+def _fabrics(statements: Statements, nodes: Sequence[Node]) -> tuple[Fabric, ...]:
+    """With what their dumps do not hold."""
     missing: dict[str, dict[str, None]] = {}
-    for statement in statements:
-        for reading in statement.readings:
-            if isinstance(reading.value, Dump) and not reading.refused:
-                missing.setdefault(reading.value.fabric, {}).update(dict.fromkeys(reading.missing))
-    return tuple(replace(fabric, incomplete=tuple(missing.get(fabric.kind, ()))) for fabric in fabrics)
+    for dump, reading in statements.dumps():
+        missing.setdefault(dump.fabric, {}).update(dict.fromkeys(reading.missing))
+    found = build([dump for dump, _ in statements.dumps()], nodes)
+    return tuple(replace(fabric, incomplete=tuple(missing.get(fabric.kind, ()))) for fabric in found)
 
 
-def _all(planned: Mapping[str, list[Loader]]) -> Iterator[Read]:
-    """Each node read, on all cores where there are many. Equal values of nodes are made one, so that thousands fit."""
+@dataclass(frozen=True)
+class _Sent:
+    """A Read on its way, from this process or from another."""
+
+    node: Node | Parcel | None
+    failed: Failed | None
+    statements: tuple[Statement, ...] | bytes
+    pictures: tuple[Statement, ...]
+
+
+def _all(planned: Mapping[str, list[Loader]]) -> Iterator[_Sent]:
+    """Each node read, on all cores where there are many."""
     workers = min(len(os.sched_getaffinity(0)), len(planned) // MANY)
     if workers < 2:
-        yield from (_read(item) for item in planned.items())
+        yield from (_sent(read_one(load(*item)), many=len(planned) > MANY) for item in planned.items())
         return
-    equal = Pool()
-    with multiprocessing.get_context("fork").Pool(workers, _quiet) as pool:
-        for one in pool.imap(_read_slim, planned.items(), chunksize=8):
-            yield replace(one, node=equal.node(one.node)) if one.node else one
+    readers()                    # imported before there are processes, so that all of them have one copy
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin) as pool:
+        try:
+            yield from pool.map(_read_packed, planned.items(), chunksize=8)
+        except BrokenProcessPool as exc:
+            raise HpcadminError("a process that read the texts was killed", hint="is there enough memory?") from exc
 
 
-def _quiet() -> None:
+def _sent(one: Read, *, many: bool, packer: Packer | None = None) -> _Sent:
+    return _Sent(packer.pack(one.node) if packer and one.node else one.node, one.failed,
+                 _packed(one.statements) if many else one.statements, _pictures(one.statements))
+
+
+_packer = Packer()               # of each process its own
+
+
+def _begin() -> None:
     """Ctrl-C is the parent's business: it ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _read(item: tuple[str, list[Loader]]) -> Read:
-    return read_one(load(*item))
-
-
-def _inventory(found: Iterable[Read]) -> Inventory:
-    nodes, failed = [], []
-    for one in found:
-        nodes += [one.node] if one.node else []
-        failed += [one.failed] if one.failed else []
-    return inventories.build(nodes, failed, created=datetime.now().astimezone().isoformat(timespec="seconds"))
-
-
-def _read_slim(item: tuple[str, list[Loader]]) -> Read:
-    """Without the records of each tool: what they told is in `known`, and they are large."""
-    one = _read(item)
-    return replace(one, statements=tuple(replace(s, readings=tuple(map(_without_record, s.readings)))
-                                         for s in one.statements))
-
-
-def _without_record(reading: Reading) -> Reading:
-    return reading if isinstance(reading.value, Dump) else replace(reading, value=None)
+def _read_packed(item: tuple[str, list[Loader]]) -> _Sent:
+    return _sent(read_one(load(*item)), many=True, packer=_packer)
 
 
 def read_one(taken: Taken) -> Read:

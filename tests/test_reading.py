@@ -1,0 +1,73 @@
+"""Many nodes read by several processes: the same as one by one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpcadmin import reading
+from hpcadmin.errors import HpcadminError
+from hpcadmin.model import Gpu, Nic, Node
+from hpcadmin.reading import read_paths
+from hpcadmin.sharing import Packer, Pool
+
+LSCPU = """Architecture: x86_64
+CPU(s): {cpus}
+On-line CPU(s) list: 0-{last}
+Thread(s) per core: 1
+Core(s) per socket: {cpus}
+Socket(s): 1
+Model name: Some CPU
+NUMA node(s): 1
+NUMA node0 CPU(s): 0-{last}
+"""
+GPUS = "GPU 0: Tesla V100-SXM2-32GB (UUID: GPU-{number:08x}-1111-2222-3333-444444444444)\n"
+
+
+def nodes_in(folder: Path, count: int = 70) -> Path:
+    for number in range(count):
+        cpus = 4 if number == 13 else 8
+        (folder / f"n{number:03d}.lscpu.txt").write_text(LSCPU.format(cpus=cpus, last=cpus - 1))
+        (folder / f"n{number:03d}.smi.txt").write_text(GPUS.format(number=number) if number != 7 else "")
+    return folder
+
+
+def test_several_processes_say_what_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = nodes_in(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    found, statements = read_paths([str(folder)])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    alone, others = read_paths([str(folder)])
+    assert found.nodes == alone.nodes and found.groups == alone.groups and found.odd == alone.odd
+    assert len({node.gpus[0].uuid for node in found.nodes if node.gpus}) == 69
+    told = [(one.node, one.file, one.errors, [r.known for r in one.readings]) for one in statements]
+    assert told == [(one.node, one.file, one.errors, [r.known for r in one.readings]) for one in others]
+    assert len(statements) == 70 and len(told) == 140
+
+
+def test_equal_parts_are_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    found, _ = read_paths([str(nodes_in(tmp_path))])
+    assert len({id(node.cpu) for node in found.nodes}) == 2
+
+
+def test_a_process_that_is_killed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(reading, "read_one", lambda taken: os._exit(9))
+    with pytest.raises(HpcadminError, match="killed"):
+        read_paths([str(nodes_in(tmp_path))])
+
+
+def test_parcels() -> None:
+    """What was sent before is only named; what is unpacked is equal."""
+    nodes = [Node(f"n{number}", gpus=(Gpu("nvidia", 0, uuid=f"GPU-{number}"),), nics=(Nic("eth0", model="x" * 40),),
+                  settings={"SMT": "on"}) for number in range(3)]
+    packer, pool = Packer(), Pool()
+    parcels = [packer.pack(node) for node in nodes]
+    assert [len(parcel.new) for parcel in parcels] == [3, 1, 1]
+    made = [pool.unpack(parcel) for parcel in parcels]
+    assert made == nodes and made[0].nics is made[2].nics and made[0].settings is made[1].settings
+    again = [pool.node(node) for node in made]
+    assert again == nodes and again[0].nics is made[0].nics
