@@ -328,3 +328,45 @@ def test_every_form_goes_by_the_frame() -> None:
     outcome = read_document(Document("x", "text", tuple(TEXT.split("\n"))))
     assert [reading.kind for reading in outcome.readings] == ["lstopo text"]
     assert outcome.refused == ""
+
+
+def test_a_cpuset_that_hides_memory_too_is_no_offline_cpu() -> None:
+    """What the machine's sets name and nothing in the tree claims: a container's view, not CPUs that are off line."""
+    hidden = machine(package(0, pu(0), pu(1), cpus=0x3), cpus=0x3, complete=0xf).replace(
+        'allowed_cpuset="0x3"', 'allowed_cpuset="0x3" nodeset="0x1" complete_nodeset="0x3"')
+    reading = xml(hidden)
+    assert "only CPUs 0-1 of 0-3" in reading.value.limited
+    assert reading.value.cpu.offline == ()
+    assert reading.value.memory_mib is None
+    most = xml(machine(package(0, pu(0), pu(1), cpus=0x3), cpus=0x3, complete=0xff))
+    assert most.value.limited
+    claimed = machine(package(0, pu(0), pu(1), cpus=0x3), node(0, 0x3),
+                      node(1, 0).replace('complete_cpuset="0x0"', 'complete_cpuset="0xc"'), cpus=0x3, complete=0xf)
+    assert xml(claimed).value.limited
+
+
+def test_memory_of_a_whole_package_beside_that_of_its_parts() -> None:
+    """An expander hangs on the package, plain memory on the package's halves: no CPU is in two nodes."""
+    half = '<object type="Group" cpuset="{0}" complete_cpuset="{0}">{1}</object>'
+    reading = xml(machine(package(
+        0, half.format("0x3", node(0, 0x3) + pu(0) + pu(1)), half.format("0xc", node(1, 0xc) + pu(2) + pu(3)),
+        cpus=0xf, more=node(2, 0xf, ' subtype="CXL-DRAM"')), cpus=0xf))
+    assert reading.refused == ""
+    assert [(each.id, each.cpus) for each in reading.value.cpu.numa] == [(0, (0, 1)), (1, (2, 3)), (2, ())]
+    assert [core.numa for core in reading.value.cpu.cores] == [0, 0, 1, 1]
+    assert "nodes 2 (CXL-DRAM) share the CPUs of nodes 0-1" in said(reading)
+    crossing = xml(machine(package(0, pu(0), pu(1), pu(2), node(0, 0x3), node(1, 0x6), cpus=0x7), cpus=0x7))
+    assert "CPUs 1 are in two NUMA nodes" in crossing.refused
+
+
+def test_text_tells_what_is_not_allowed_from_what_is_off_line() -> None:
+    tail = ("3 processors not represented in topology: 0x00000070\n"
+            "2 processors represented but not allowed: 0x0000000a\n")
+    reading = text(TEXT + tail + "Topology infos: LinuxCgroup=/box Backend=Linux\n")
+    assert reading.value.cpu.offline == (4, 5, 6)
+    assert reading.known["allowed_cores"] == "0"
+    assert (reading.refused, reading.value.limited) == ("", "")
+    alone = text(TEXT + "3 processors not represented in topology: 0x00000070\nTopology infos: Backend=Linux\n")
+    assert alone.value.cpu.offline == (4, 5, 6)
+    most = text(TEXT + "6 processors not represented in topology: 0x000003f0\nTopology infos: Backend=Linux\n")
+    assert most.value.limited

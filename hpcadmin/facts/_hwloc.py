@@ -193,7 +193,40 @@ class Machine:
             if len(plain) == 1:
                 second -= set(places)
                 second |= set(places) - set(plain)
-        return [node for place, node in enumerate(self.numa) if node.cpus and place not in second]
+        found = [node for place, node in enumerate(self.numa) if node.cpus and place not in second]
+        return _innermost(found) if _nested([node.cpus for node in found]) else found
+
+
+def _nested(sets: Iterable[int]) -> bool:
+    seen = 0
+    for bits in sets:
+        if bits & seen:
+            return True
+        seen |= bits
+    return False
+
+
+def _innermost(nodes: list[Memory]) -> list[Memory]:
+    """Memory of a whole package beside that of its parts (an expander, a DIMM that keeps its data) has no CPUs of its
+    own; nor has fast memory within plain memory."""
+    def inside(node: Memory, other: Memory) -> bool:
+        return node.cpus != other.cpus and node.cpus & ~other.cpus == 0
+
+    plain = [node for node in nodes if node.subtype not in MEMORY_ONLY]
+    return [node for node in nodes if not any(inside(other, node) for other in plain) and (
+        node.subtype not in MEMORY_ONLY or not any(node.cpus & other.cpus for other in plain))]
+
+
+def _crossing(sets: Iterable[int]) -> int:
+    """CPUs of sets that neither lie in, nor beside, another of these."""
+    whole: list[int] = []
+    for bits in sorted(sets, key=count):
+        over = [other for other in whole if other & bits]
+        wrong = next((other for other in over if other & ~bits), 0)
+        if wrong:
+            return wrong & bits
+        whole = [*(other for other in whole if not other & bits), bits]
+    return 0
 
 
 def machine(tree: Tree) -> Machine:
@@ -263,14 +296,15 @@ def _numa(here: Obj, own: int, found: Machine, tree: Tree) -> None:
 
 def _overlaps(found: Machine, tree: Tree) -> None:
     for what, sets in (("cores", [core.cpus for core in found.cores]),
-                       ("packages", [package.cpus for package in found.packages]),
-                       ("NUMA nodes", list(dict.fromkeys(node.cpus for node in found.numa)))):
+                       ("packages", [package.cpus for package in found.packages])):
         seen = 0
         for bits in sets:
             if bits & seen:
                 tree.contradictions.append((f"CPUs {fold(bits & seen)} are in two {what}", None))
                 break
             seen |= bits
+    if crossing := _crossing({node.cpus for node in found.numa}):
+        tree.contradictions.append((f"CPUs {fold(crossing)} are in two NUMA nodes", None))
     stray = [core.cpus for core in found.cores if core.package is None]
     if stray and found.packages:
         outside = 0

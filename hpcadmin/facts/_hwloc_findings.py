@@ -72,8 +72,8 @@ def _numa_findings(work: Work) -> Iterator[Finding]:
     second = {node.os_index for node in levels.numa if node.cpus} - {node.os_index for node in levels.primary}
     if second and not levels.no_cpus:
         kinds = ", ".join(sorted({node.subtype for node in levels.numa if node.os_index in second and node.subtype}))
-        first = fold(union(1 << levels.numa[place].os_index for places in levels.shared for place in places
-                            if levels.numa[place].os_index not in second))
+        theirs = union(node.cpus for node in levels.numa if node.os_index in second)
+        first = fold(union(1 << node.os_index for node in levels.primary if node.cpus & theirs))
         yield Finding(f"NUMA nodes {fold(union(1 << node for node in second))}{f' ({kinds})' if kinds else ''} share "
                       f"the CPUs of nodes {first}: {len(levels.primary)} sets of CPUs, not {len(levels.numa)}")
     sizes = [len(levels.cores_in(node.cpus)) for node in levels.primary]

@@ -34,7 +34,8 @@ def _value(work: Work, findings: tuple[Finding, ...], missing: tuple[str, ...], 
         has_io=work.has_io and not tree.missing, gpus_whole=work.gpus_known, vendor=tree.info("DMISysVendor"),
         product=_product(tree), bios=tree.info("DMIBIOSVersion"), bios_date=tree.info("DMIBIOSDate"),
         hostname=tree.info("HostName"), kernel=tree.info("OSRelease"),
-        memory_mib=sum(size or 0 for size in sizes) if sizes and None not in sizes and not tree.missing else None,
+        memory_mib=sum(size or 0 for size in sizes) if sizes and None not in sizes and not (
+            tree.missing or work.limits.nodes) else None,
         limited=work.limits.limited, refused=refused,
         problems=tuple(finding.what for finding in findings if not finding.note), missing=missing,
         slurmd=work.slurmd.text if work.slurmd else "")
@@ -93,7 +94,7 @@ def _known_sets(work: Work) -> dict[str, Any]:
              ("machine_cpuset", tree.root.cpuset if tree.version else None), ("allowed_nodeset", tree.nodes_allowed),
              ("complete_nodeset", tree.nodes_complete))
     known: dict[str, Any] = {name: fold(bits) for name, bits in named if bits is not None}
-    if work.limits.outside or work.limits.disallowed:
+    if work.limits.outside or work.limits.disallowed or work.limits.nodes:
         known["restricted"] = True
         allowed = tree.allowed if tree.allowed is not None else levels.cpus
         known["allowed_cores"] = fold(union(1 << core for core in levels.cores_in(levels.cpus & allowed)))

@@ -26,6 +26,7 @@ class Limits:
     said: tuple[str, ...] = ()
     refused: str = ""
     limited: str = ""
+    nodes: int = 0                       # NUMA nodes that the machine has and the tree has not
 
 
 def limits(tree: Tree, levels: Machine) -> Limits:
@@ -33,16 +34,16 @@ def limits(tree: Tree, levels: Machine) -> Limits:
     path = tree.info("LinuxCgroup", "LinuxCgroupPath")
     job = path if _JOB.search(path) else ""
     hidden = complete & ~present if not tree.missing else 0
-    in_packages = 0
-    for package in levels.packages:
-        in_packages |= package.complete
+    nodes = (tree.nodes_complete or 0) & ~tree.nodes if tree.nodes is not None and not tree.missing else 0
     if tree.online is not None:
         offline = hidden & ~tree.online
     elif not tree.version:               # lstopo's text does not tell the two apart
-        offline = hidden if path == "/" else 0
+        offline = hidden if _in_no_group(tree, path) and not _most(hidden, present) else 0
     else:
-        # Of what is off line the kernel tells no topology, so no package claims it; what a cpuset hides it still tells.
-        offline = hidden & ~in_packages if not hidden & in_packages and not job else 0
+        # Of what is off line the kernel tells no topology, so nothing claims it; what a cpuset hides it still tells.
+        # Only a cpuset hides NUMA nodes.
+        restricted = job or nodes or hidden & _claimed(tree) or _most(hidden, present)
+        offline = 0 if restricted else hidden
     outside = hidden & ~offline
     allowed = tree.allowed if tree.allowed is not None else present
     disallowed = present & ~allowed
@@ -50,20 +51,43 @@ def limits(tree: Tree, levels: Machine) -> Limits:
     if offline:
         said.append(f"CPUs {fold(offline)} are known and not online")
     if outside:
-        what = "off line, or " if not tree.version and not job else ""
+        unsure = not job and (not tree.version or (not nodes and not path))
+        what = "off line, or " if unsure else ""
         where = f" (cgroup {path})" if path not in ("", "/") else ""
         limited = (f"{what}captured inside a job or cpuset{where}: only CPUs {fold(present)} of {fold(complete)} are "
                    "in it")
         said.append(f"restricted: {limited}")
         if job or not _even(tree, levels):
             refused = limited
+    elif nodes:
+        said.append(f"restricted: captured inside a job or cpuset: {count(nodes)} of the machine's NUMA nodes are not "
+                    "in it")
     if disallowed:
         said.append(f"restricted: only CPUs {fold(present & allowed)} of {fold(present)} are allowed to whoever made "
                     "this; the topology is whole")
     empty = [package for package in levels.packages if not package.cpus]
     if empty and levels.used:
         refused = refused or f"{len(empty)} of {len(levels.packages)} packages have no CPUs: the sockets are not whole"
-    return Limits(outside, offline, disallowed, job, tuple(said), refused, limited)
+    return Limits(outside, offline, disallowed, job, tuple(said), refused, limited, nodes)
+
+
+def _in_no_group(tree: Tree, path: str) -> bool:
+    """hwloc on Linux names the control group that it was in; none is named where it was in none."""
+    return path == "/" or (not path and tree.info("Backend") == "Linux")
+
+
+def _most(hidden: int, present: int) -> bool:
+    """More than the second threads of all cores: nobody takes so many off line, a container hides them."""
+    return count(hidden) > count(present)
+
+
+def _claimed(tree: Tree) -> int:
+    """CPUs that are said to be somewhere in the machine. What the only NUMA node says is what the machine says."""
+    found, several = 0, sum(here.kind == "NUMANode" for here in tree.root.walk()) > 1
+    for here in tree.root.walk():
+        if here is not tree.root and here.complete is not None and (several or here.kind != "NUMANode"):
+            found |= here.complete
+    return found
 
 
 def _even(tree: Tree, levels: Machine) -> bool:

@@ -21,7 +21,8 @@ _ROOT = re.compile(r"\s{0,60}(?:Machine|System)(?: [LP]#[0-9]{1,6})?(?: \(| \+ |
 _OTHER = re.compile(r"[A-Za-z?][A-Za-z0-9?_-]{0,30}(?:[\[(][^\])]{1,80}[\])]){0,2}"
                     r"(?: [LP]#[0-9]{1,7}| \"[^\"]{1,200}\"\Z)")
 _DEPTH = re.compile(r"\s{0,40}(?:Special )?depth (-?[0-9]{1,2}): {1,20}([0-9]{1,7}) ([A-Za-z0-9]{1,20}) \(type #")
-_HIDDEN = re.compile(r"\s{0,40}[0-9]{1,6} processors? not represented in topology: (0x[0-9a-fA-Fx,]{1,20000})")
+_HIDDEN = re.compile(r"\s{0,40}[0-9]{1,6} processors? (not represented in topology|represented but offline|"
+                     r"represented but not allowed): (0x[0-9a-fA-Fx,]{1,20000})")
 _INFOS = re.compile(r"\s{0,40}Topology infos: (.{1,8000})")
 _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,60})=(?:\"([^\"]*)\"|([^\s\"]*))")
 _MATRIX = re.compile(r"\s{0,40}Relative latency matrix (?:\(name ([A-Za-z0-9]{1,40})[^)]{0,60}\) )?between "
@@ -85,7 +86,7 @@ class _Text:
     stack: list[tuple[int, Obj]] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    hidden: int = 0
+    hidden: dict[str, int] = field(default_factory=dict)      # CPUs by what is said of them
     infos: dict[str, list[str]] = field(default_factory=dict)
     kinds: list[CpuKind] = field(default_factory=list)
     matrices: list[Matrix] = field(default_factory=list)
@@ -147,7 +148,7 @@ class _Text:
         if depth := _DEPTH.match(line):
             self.levels[depth[3]] = self.levels.get(depth[3], 0) + int(depth[2])
         elif hidden := _HIDDEN.match(line):
-            self.hidden |= mask(hidden[1]) or 0
+            self.hidden[hidden[1]] = self.hidden.get(hidden[1], 0) | (mask(hidden[2]) or 0)
         elif infos := _INFOS.match(line):
             for key, quoted, bare in _PAIR.findall(infos[1]):
                 self.infos.setdefault(key, []).append(clean(quoted or bare))
@@ -196,8 +197,18 @@ class _Text:
         _memory(root, root.cpuset or 0, old)
         tree.no_numa = not old and _beside(root)
         if not tree.no_cpus and not tree.missing:
-            tree.complete = (root.cpuset or 0) | self.hidden
+            self.limits(tree, root.cpuset or 0)
         return _hwloc_known.reading(KIND, tree, self.first + 1, self.last)
+
+    def limits(self, tree: Tree, cpus: int) -> None:
+        """What the last lines say of CPUs. Whoever is told which of those in the tree are not allowed sees them all, so
+        that the others are off line."""
+        tree.complete = cpus | self.hidden.get("not represented in topology", 0)
+        disallowed = self.hidden.get("represented but not allowed", 0)
+        if disallowed:
+            tree.allowed = cpus & ~disallowed
+        if disallowed or "represented but offline" in self.hidden:
+            tree.online = cpus & ~self.hidden.get("represented but offline", 0)
 
     def check(self, root: Obj, cpus: list[Obj], tree: Tree) -> None:
         if any((here.os_index or 0) > MAX_CPU for here in cpus):
