@@ -209,6 +209,11 @@ def _node_of(name: str) -> str:
     return found if is_node_name(found) else ""
 
 
+def is_tool(name: str) -> bool:
+    """Whether a file of that name is named after a tool alone, not after a node."""
+    return name.lower() in _KINDS
+
+
 # --- archives and dumps of /sys -----------------------------------------------------------------------------------
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(1, 3600), help="For each node (30).")
 @click.option("--user", metavar="NAME", help="Log in as this user.")
 @click.option("--sudo", "sudo", metavar="FACT", multiple=True,
-              help="Let this fact use `sudo -n` on the nodes: dmi (serial numbers), dimms, bmc, settings.")
+              help="Let this fact use `sudo -n` on the nodes: dmi (serial numbers), dimms, bmc, lldp, settings (ACS). "
+                   "May be given several times.")
 @click.option("--fabric", is_flag=True,
               help="Ask the InfiniBand network as well, through one node (ibnetdiscover, iblinkinfo; sudo -n there).")
 @click.option("--redfish", is_flag=True, help="Ask the nodes' BMCs as well ([bmc] in site.toml).")
@@ -54,9 +55,11 @@ def command(
     parallel: int | None, timeout: float | None, user: str | None, sudo: tuple[str, ...], fabric: bool,
     redfish: bool, expect: Path | None, anonymise: Path | None, as_json: bool,
 ) -> int:
-    """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out.
+    """Find out what each node really is: one probe over ssh, a table of identical nodes, the odd ones out. With
+    --from: what texts that you have tell, and what they do not.
 
-    Exit status: 0 all captured and alike, 1 findings, 3 some nodes could not be captured or read, 4 none could.
+    Exit status: 0 all captured and alike, 1 findings, 3 some could not be captured, read or compared, 4 no node
+    answered.
     """
     from hpcadmin import discovery, inventory, order, state
     from hpcadmin.site import load_site
@@ -74,6 +77,7 @@ def command(
     if source is not None:
         from hpcadmin.reading import read_paths
         found, statements = read_paths([source, *more], name or "", _reading if sys.stderr.isatty() else None)
+        _warn_of_tools(found)
     else:
         found = _ask(site, how, hostlist, local, user)
     if redfish:
@@ -114,6 +118,16 @@ def _give_away(paths: list[str], into: Path, site: Site) -> None:
         _note(f"left out: {what}")
     _note(f"{plural(count, 'text')} without names, addresses and serial numbers: {into} (look at them before you send "
           "them)")
+
+
+def _warn_of_tools(found: Inventory) -> None:
+    """topo.txt of node01 becomes a node named topo: that is hardly meant."""
+    from hpcadmin.intake import is_tool
+    tools = sorted({each.name for each in found.nodes if is_tool(each.name)}
+                   | {each.node for each in found.failed if is_tool(each.node)})
+    if tools:
+        _note(f"{', '.join(tools)}: taken as the name{'s' if len(tools) > 1 else ''} of nodes, because files are named "
+              "after their node; --node NAME puts all of it on one node")
 
 
 def _reading(done: int, count: int) -> None:
