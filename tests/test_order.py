@@ -24,7 +24,6 @@ from hpcadmin.order import Cable, Comparison, GroupOrder, Order
 from hpcadmin.site import read_toml
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "order.toml"
-PLAN = ["node,port,switch,switch_port", "gpu001,mlx5_0,leaf01,1"]
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -66,11 +65,9 @@ def node(name: str = "gpu001", **changes: object) -> Node:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Order:
+def wanted() -> Order:
     """The example, without its cables and its other group."""
-    (tmp_path / "order.toml").write_text(EXAMPLE.read_text())
-    (tmp_path / "cables.csv").write_text("\n".join(PLAN))
-    found = order.load(tmp_path / "order.toml")
+    found = order.load(EXAMPLE)
     return replace(found, groups=found.groups[:1], cables=None)
 
 
@@ -78,10 +75,8 @@ def said(found: Comparison) -> list[str]:
     return [item.line for item in found.differences] + [f"{item.node}: {item.what}" for item in found.not_compared]
 
 
-def test_the_example_is_complete_and_read(tmp_path: Path) -> None:
-    (tmp_path / "order.toml").write_text(EXAMPLE.read_text())
-    (tmp_path / "cables.csv").write_text("\n".join(PLAN))
-    found = order.load(tmp_path / "order.toml")
+def test_the_example_is_complete_and_read() -> None:
+    found = order.load(EXAMPLE)
     assert set(read_toml(EXAMPLE)) == {"title", "cables", "groups"}
     group = found.groups[0]
     named = set(read_toml(EXAMPLE)["groups"]["gpu"]) | set(read_toml(EXAMPLE)["groups"]["cpu"])
@@ -91,8 +86,18 @@ def test_the_example_is_complete_and_read(tmp_path: Path) -> None:
     assert group.disks
     for record in (group.cpu, group.memory, group.gpus[0], group.nics[0], group.disks[0]):
         assert all(getattr(record, item.name) not in (None, "") for item in fields(record)), record
-    assert found.cables == (Cable("gpu001", "mlx5_0", "leaf01", "1", 2),)
     assert found.groups[1].gpus == ()
+
+
+def test_the_example_plan_has_every_cable_of_its_nodes() -> None:
+    """As many as the order has ports, with names that its nodes have."""
+    found = order.load(EXAMPLE)
+    assert found.cables
+    assert found.cables[0] == Cable("gpu001", "mlx5_0", "leaf01", "1", 3)
+    ports = {name: sorted(cable.port for cable in found.cables if cable.node == name) for name in found.groups[0].hosts}
+    own = sorted(nic.name for nic in node().nics if not nic.virtual and nic.name != "usb0")
+    assert ports == dict.fromkeys(found.groups[0].hosts, own)
+    assert len(found.cables) == len(own) * len(ports)
 
 
 def test_as_ordered(wanted: Order) -> None:
