@@ -451,3 +451,18 @@ def test_lists_longer_than_any_machines_are_refused() -> None:
     lines = [f"cpu {cpu} 0 0 0 {cpu} {cpu}-65535" for cpu in range(100)]
     with pytest.raises(ParseError):
         cpu_topology.parse("\n".join([*lines, "end=cpu"]))
+
+
+def test_a_dump_of_a_kernel_without_numa_lacks_nothing() -> None:
+    files = {"sys/devices/system/cpu/online": "0-1\n", "sys/devices/system/cpu/present": "0-1\n"}
+    for cpu in (0, 1):
+        base = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        files |= {f"{base}/physical_package_id": "0\n", f"{base}/core_id": f"{cpu}\n",
+                  f"{base}/core_siblings_list": "0-1\n", f"{base}/thread_siblings_list": f"{cpu}\n"}
+    (reading,) = sysfs_tree.read(Document("x", "tree", tree=files))
+    assert reading.missing == ()
+    assert reading.known["numa_nodes"] is None
+    assert "no NUMA nodes" in "\n".join(finding.what for finding in reading.findings)
+    lines = tuple(f"/{path}:{text.strip()}" for path, text in files.items())
+    (excerpt,) = sysfs_tree.read(Document("x", "text", lines))
+    assert "no NUMA nodes in the dump" in excerpt.missing

@@ -81,7 +81,17 @@ def read(document: Document) -> tuple[Reading, ...]:
     work = _understand(sysfs)
     if document.form == "text":
         _check_excerpt(work)
+    if sysfs.cpus and not sysfs.nodes:
+        _no_nodes(work, document.form)
     return (_reading(work, first, last),)
+
+
+def _no_nodes(work: _Work, form: str) -> None:
+    """A kernel without NUMA shows no folder of nodes: where the topology is there, nothing needs to be missing."""
+    if form == "tree" and not work.missing:
+        work.notes.append("no NUMA nodes in the dump: the kernel knows none, or was built without NUMA")
+    else:
+        work.missing.append("no NUMA nodes in the dump")
 
 
 def _check_excerpt(work: _Work) -> None:
@@ -114,8 +124,6 @@ def _understand(sysfs: Sysfs) -> _Work:
                   threads_per_core=cpu.threads_per_core)
     if sysfs.split:
         cpu = replace(cpu, sockets=None, cores_per_socket=None)
-    if sysfs.cpus and not sysfs.nodes:
-        missing.append("no NUMA nodes in the dump")
     found = devices(sysfs)
     work = _Work(sysfs, cpu, _packages(sysfs, topology), info, found, _gpus(sysfs, found), problems, missing=missing)
     check_locality(found, sysfs, problems, work.notes)
