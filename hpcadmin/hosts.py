@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from hpcadmin.errors import UsageError
 
@@ -43,10 +44,14 @@ def expand(hostlist: str) -> list[str]:
 
 def fold(names: Iterable[str]) -> str:
     """The names as one folded hostlist (node[01-04]); "" for none. Names no host may have are quoted, not folded."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # noqa: PLC0415
     good: list[str] = []
     odd: list[str] = []
     for name in names:
         (good if is_node_name(name) else odd).append(name)
-    text = str(NodeSet.fromlist(good, resolver=RESOLVER_NOGROUP)) if good else ""
-    return ",".join([part for part in [text, *(repr(name) for name in odd)] if part])
+    return ",".join([part for part in [_fold(tuple(good)), *(repr(name) for name in odd)] if part])
+
+
+@lru_cache(maxsize=32)                   # the same thousands of names stand before many lines
+def _fold(names: tuple[str, ...]) -> str:
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # noqa: PLC0415
+    return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)) if names else ""

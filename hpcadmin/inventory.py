@@ -106,8 +106,9 @@ def _lines(inventory: Inventory) -> Iterator[str]:
         rest.pop(name, None)
     yield records.dumps({"schema": inventory.schema, "created": inventory.created})[:-1] + _NODES + "\n"
     last = len(inventory.nodes) - 1
+    writer = records.Writer()
     for number, node in enumerate(inventory.nodes):
-        yield records.dumps(node, sparse=True) + (",\n" if number < last else "\n")
+        yield writer.dumps(node) + (",\n" if number < last else "\n")
     yield f"]{',' if rest else ''}{records.dumps(rest)[1:]}\n"
 
 

@@ -76,6 +76,37 @@ def dumps(value: Any, *, indent: int | None = None, sparse: bool = False) -> str
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+class Writer:
+    """Records as `dumps` writes them sparsely; of a field's value that several of them share, the text is made once."""
+
+    def __init__(self, limit: int = 1 << 26) -> None:
+        """limit: characters of texts that are kept."""
+        self._left = limit
+        self._texts: dict[int, tuple[Any, str]] = {}         # by identity; the value with it, so that it stays alive
+
+    def dumps(self, record: Any) -> str:
+        kind: type = type(record)
+        names, get, defaults = _fields(kind)
+        values = get(record) if len(names) > 1 else (get(record),)
+        parts = [f'"{name}":{self._text(value)}' for name, value in zip(names, values, strict=True)
+                 if value is not defaults[name] and value != defaults[name]]
+        return f"{{{','.join(parts)}}}"
+
+    def _text(self, value: Any) -> str:
+        if type(value) in _SCALARS:
+            return dumps(value)
+        known = self._texts.get(id(value))
+        if known is None:
+            self._texts[id(value)] = value, ""               # seen once: that is no reason to keep its text
+            return dumps(value, sparse=True)
+        if not known[1]:
+            known = value, dumps(value, sparse=True)
+            if len(known[1]) <= self._left:
+                self._left -= len(known[1])
+                self._texts[id(value)] = known
+        return known[1]
+
+
 def loads(cls: Any, text: str, *, where: str) -> Any:
     """The record in a JSON text. Raises StoreError naming the field that does not fit."""
     return _PLAIN_READER.loads(cls, text, where=where)

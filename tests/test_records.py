@@ -116,3 +116,13 @@ def test_a_file_that_is_empty_of_nodes(tmp_path: Path) -> None:
 
 def test_slots_and_the_rest() -> None:
     assert records.to_plain(SwitchPort(3), sparse=True) == {"number": 3}
+
+
+@given(st.lists(st.sampled_from(["a", "b", 'q"', "ü"]), min_size=1, max_size=6))
+def test_a_writer_writes_what_dumps_does(words: list[str]) -> None:
+    """Also when it has no room to keep texts."""
+    shared = {word: tuple(PciDevice(word, "030200", "10de", word) for _ in range(2)) for word in words}
+    nodes = [Node(f"n{n}", pci=shared[word], memory_mib=n, vendor=word) for n, word in enumerate(words)]
+    for limit in (0, 200, 1 << 20):
+        writer = records.Writer(limit)
+        assert [writer.dumps(node) for node in nodes] == [records.dumps(node, sparse=True) for node in nodes]

@@ -19,7 +19,9 @@ def overview(inventory: Inventory) -> str:
     only_fabric = inventory.fabrics and not inventory.nodes and not inventory.failed
     parts = [] if only_fabric else [_head(inventory)]
     if inventory.groups:
-        parts.append(_table([_group_row(inventory, group.name, group.nodes) for group in inventory.groups], HEADERS))
+        by_name = {node.name: node for node in inventory.nodes}
+        rows = [_group_row(group.name, [by_name[name] for name in group.nodes]) for group in inventory.groups]
+        parts.append(_table(rows, HEADERS))
     parts.append(_section("Odd ones out", oddones.folded(inventory.odd)))
     parts.append(_section("Faults", _folded((node.name, problem) for node in inventory.nodes
                                             for problem in node.problems)))
@@ -45,9 +47,8 @@ def _head(inventory: Inventory) -> str:
     return text
 
 
-def _group_row(inventory: Inventory, name: str, names: Sequence[str]) -> list[str]:
-    wanted = set(names)
-    members = [node for node in inventory.nodes if node.name in wanted]
+def _group_row(name: str, members: Sequence[Node]) -> list[str]:
+    names = [node.name for node in members]
     first = members[0]
     gpus = traits.gpu_text(first).replace(", ", "\n")
     driver = _several(n.gpu_driver for n in members)
@@ -74,11 +75,13 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _folded(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """node[01-04]: what they have in common."""
-    found: dict[str, list[str]] = {}
+    """node[01-04]: what they have in common, as "NODE.txt is empty" where each has a file of its own."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for name, what in pairs:
-        found.setdefault(what, []).append(name)
-    return [f"{hosts.fold(names)}: {what}" for what, names in found.items()]
+        common = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "NODE", what) if name in what else what
+        found.setdefault(common, []).append((name, what))
+    return [f"{hosts.fold(name for name, _ in told)}: {told[0][1] if len({what for _, what in told}) == 1 else common}"
+            for common, told in found.items()]
 
 
 def _table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
