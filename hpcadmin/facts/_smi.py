@@ -260,9 +260,13 @@ def _identity(shown: Sequence[Shown]) -> Iterator[Finding]:
         yield Finding("MIG is enabled and there is no MIG device: Slurm would have no GPU there")
 
 
-def lost_findings(complaints: Iterable[Complaint]) -> Iterator[Finding]:
+def lost_findings(complaints: Iterable[Complaint], *, until: int = 0) -> Iterator[Finding]:
+    """until: the first line of an output that shows GPUs: what found none before it was another run."""
     for said in complaints:
-        if said.lost:
+        if NO_DEVICES.match(said.text) and said.line < until:
+            yield Finding(f"nvidia-smi says: {said.text} (another run: right in a job without GPUs)", said.line,
+                          note=True)
+        elif said.lost:
             index = "" if said.lost.index is None else f"{said.lost.index} "
             yield Finding(f"GPU {index}{said.lost.pci} cannot be reached: {said.text}", said.line)
         else:
@@ -301,7 +305,8 @@ def reading(
     if migs or wide:
         known |= {"mig": migs, "mig_count": len(migs)}
     return Reading(kind, first, last, smi, {**known, **(extra or {})},
-                   (*lost_findings(complaints), *told, *findings(shown)), tuple(dict.fromkeys(lacks)), refused)
+                   (*lost_findings(complaints, until=first if shown else 0), *told, *findings(shown)),
+                   tuple(dict.fromkeys(lacks)), refused)
 
 
 def _refusal(shown: Sequence[Shown], lacks: Sequence[str]) -> str:
