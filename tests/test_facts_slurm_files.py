@@ -106,3 +106,15 @@ scontrol create NodeName=eight-[1-2] CPUs=96 RealMemory=900000 Gres=gpu:h100:8 S
     assert assumed["right_lines"] == ["NodeName=one-[1-5] Name=gpu File=/dev/nvidia0",
                                       "NodeName=eight-[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-7]"]
     assert "minor" in assumed["if"]
+
+
+def test_a_list_without_files_is_a_fault_only_where_slurmd_says_so() -> None:
+    shown = ("slurmd: debug2:     GRES[gpu] Type:{} Count:1 Cores(8):(null)  Links:(null) Flags:HAS_TYPE,ENV_NVML "
+             "File:(null) UniqueId:(null)\n")
+    detected = ("slurmd: debug:  gpu/nvml: _get_system_gpu_list_nvml: 2 GPU system device(s) detected\n"
+                "slurmd: error: Node configuration differs from hardware: CPUs=4:8(hw) Boards=1:1(hw)\n")
+    assert "File" not in said(one(detected + shown.format("a100")))
+    discarded = one(detected + shown.format("8") + "slurmd: error: Discarding the following config-only GPU due to "
+                    "lack of File specification:\n" + shown.format("8"))
+    assert [(finding.line, "Type:8" in finding.what, "File=" in finding.what) for finding in discarded.findings] == [
+        (2, False, False), (3, True, False), (4, False, True)]

@@ -64,8 +64,9 @@ def collect(lines: Sequence[str]) -> Log:
     if ignored:
         detected = log.known.get("gres_detected", [])
         types = ", ".join(sorted({gpu["type"] for gpu in detected}))
-        log.findings.append(Finding(f"detected GPUs are ignored: no configured GPU of type {types or 'theirs'} is left "
-                                    "to match them", ignored))
+        kinds = f"type {types}" if types else "their type"
+        log.findings.append(Finding(f"detected GPUs are ignored: no configured GPU of {kinds} is left to match them",
+                                    ignored))
         _right(lines, ignored, log)
     return log
 
@@ -162,11 +163,16 @@ def _gres(line: str, number: int, log: Log, *, ignored: bool) -> None:
     if ignored or file:
         log.known.setdefault("gres_detected", []).append({"type": kind, "file": file, "cores": cores, "links": links})
         return
-    if kind.isdigit():
-        log.findings.append(Finding(f'Type:{kind} Count:{match[2]}: the count "{kind}" stands where the type belongs',
-                                    number))
-    if "Discarding" not in line:
-        log.findings.append(Finding(f"a configured GPU of type {clean(kind)} has no File and is discarded", number))
+    what = f'Type:{kind} Count:{match[2]}: the count "{kind}" stands where the type belongs'
+    # slurmd shows its list several times.
+    if kind.isdigit() and all(finding.what != what for finding in log.findings):
+        log.findings.append(Finding(what, number))
+
+
+def _discarded(line: str, number: int, log: Log) -> None:
+    """The list before it shows no File either where GPUs are detected rightly."""
+    if "Discarding the following config-only GPU" in line:
+        log.findings.append(Finding("a configured GPU without File= matches no detected one and is discarded", number))
 
 
 def _no_product(line: str, number: int, log: Log) -> None:
@@ -198,7 +204,8 @@ def _child(line: str, number: int, log: Log) -> None:
 
 
 _RULES: tuple[Callable[[str, int, Log], None], ...] = (
-    _differs, _found, _lower, _changed, _sockets, _library, _no_node, _no_product, _low, _mismatch, _child)
+    _differs, _found, _lower, _changed, _sockets, _library, _no_node, _no_product, _low, _mismatch, _child,
+    _discarded)
 
 
 def unfinished(lines: Sequence[str]) -> Iterator[str]:
