@@ -263,6 +263,14 @@ def test_texts_of_one_node_are_joined_by_what_they_share() -> None:
     assert not node.problems
 
 
+def test_no_devices_before_a_list_is_another_run() -> None:
+    row, none = "GPU 0: Tesla T4 (UUID: GPU-5a3c1f00-0000-4000-8000-000000000001)\n", "No devices were found\n"
+    (before,) = nvidia_list.read(Document("x", lines=tuple((none + row).split("\n"))))
+    assert [finding.note for finding in before.findings if "No devices" in finding.what] == [True]
+    (after,) = nvidia_list.read(Document("x", lines=tuple((row + none).split("\n"))))
+    assert [finding.note for finding in after.findings if "No devices" in finding.what] == [False]
+
+
 def test_two_documents_in_one_text() -> None:
     lines = (texts.as_xml(TRAY) + "node2:\n" + texts.as_xml(TRAY)).split("\n")
     found = nvidia_smi.read(Document("both", "xml", tuple(lines)))
