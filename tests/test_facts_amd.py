@@ -469,3 +469,14 @@ def test_topology_of_xpu_smi_with_blanks_between_its_columns() -> None:
     (found,) = xpu_smi.read(document("         GPU 0/0  GPU 1/0  CPU Affinity\nGPU 0/0  S        NODE     0-15\n"
                                      "GPU 1/0  NODE     S        16-31\n"))
     assert (found.known["gpus"], found.known["gpu_cpu_affinity_os"]) == (2, ["0-15", "16-31"])
+
+
+def test_the_table_of_rocm_smi_6_with_names() -> None:
+    (found,) = rocm_smi.read(document(
+        "==== Concise Info ====\nDevice  [Model : Revision]    Temp  Power   Partitions      SCLK\n"
+        "        Name (20 chars)       (Junction)  (Socket)  (Mem, Compute)\n"
+        "0       [0x74a1 : 0x00]       45.0C  173.0W  NPS1, SPX  132Mhz\n        AMD Instinct MI300X\n"
+        "1       [0x74a1 : 0x00]       45.0C  173.0W  NPS1, SPX  132Mhz\n        AMD Instinct MI300X-O\n"))
+    first, second = found.known["gpu_details"] + [{}] * (2 - len(found.known["gpu_details"]))
+    assert (found.known["gpus"], first["series"], first["compute_partition"]) == (2, "AMD Instinct MI300X", "SPX")
+    assert "series" not in second

@@ -326,3 +326,14 @@ def test_a_table_of_windows_is_refused_and_one_of_wsl_is_noted() -> None:
 
 def test_other_xml_with_gpu_elements_is_not_nvidia_smis() -> None:
     assert not nvidia_smi.read(Document("x", "xml", ("<algo>", '<gpu id="0" i_chunks="8">', "</gpu>", "</algo>")))
+
+
+def test_a_corrupted_inforom_belongs_to_its_table() -> None:
+    text = ("| NVIDIA-SMI 550.1      Driver Version: 550.1  CUDA Version: 12.4 |\n"
+            "|   0  NVIDIA RTX A4000   On   | 00000000:01:00.0 Off |   Off |\n"
+            "| 41%   40C   P8   9W / 140W |  10MiB / 16376MiB |   0%   Default |\n| Processes: |\n+----+\n"
+            "WARNING: infoROM is corrupted at gpu 0000:01:00.0\n")
+    (found,) = readings(text)
+    assert (found.known["errors"][0]["pci"], found.known["gpu_count"]) == ("0000:01:00.0", 1)
+    (alone,) = readings("WARNING: infoROM is corrupted at gpu 0000:01:00.0\n")
+    assert (alone.kind, alone.known["gpus"], alone.refused) == ("nvidia-smi error", None, "")

@@ -18,6 +18,8 @@ MAX_GPUS = 512
 DEAD = ("gpu is lost", "unknown error", "err!", "gpu access blocked", "gpu requires reset")
 _LOST = re.compile(r"(GPU ?(?:([0-9]{1,3}): ?)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]))[ :]{0,4}"
                    r"(.{0,160})", re.IGNORECASE)
+INFOROM = "infoROM is corrupted"
+_INFOROM = re.compile(rf"WARNING: {INFOROM}(?: at gpu ([0-9a-fA-F:.]{{7,16}}))?", re.IGNORECASE)
 _HANDLE = "Unable to determine the device handle"
 NO_DEVICES = re.compile(r"\s{0,40}No devices were found\b")
 
@@ -86,6 +88,7 @@ class Complaint:
     line: int
     text: str
     lost: LostGpu | None = None
+    pci: str = ""                    # of the GPU that is complained of and answers
 
 
 # GRID P4-2Q, NVIDIA A10-6Q, NVIDIA H100-4-20C: names of vGPUs.
@@ -129,6 +132,9 @@ def complaint(line: str, number: int) -> Complaint | None:
         match = _LOST.search(line[:600])
         what = clean(match[4]) if match else ""
         return Complaint(number, f"{_HANDLE}: {what}" if _HANDLE in line else what or clean(line), lost)
+    inforom = _INFOROM.search(line[:400]) if "infoROM" in line else None
+    if inforom:
+        return Complaint(number, clean(inforom[0]), pci=pci_address(inforom[1] or ""))
     return Complaint(number, "No devices were found") if NO_DEVICES.match(line) else None
 
 
@@ -215,7 +221,7 @@ def known_mig(shown: Iterable[Shown]) -> list[dict[str, Any]]:
 
 
 def known_error(said: Complaint) -> dict[str, Any]:
-    where = {"pci": said.lost.pci} if said.lost else {}
+    where = {"pci": said.lost.pci if said.lost else said.pci} if said.lost or said.pci else {}
     index = {"index": said.lost.index} if said.lost and said.lost.index is not None else {}
     return {**index, **where, "message": said.text}
 

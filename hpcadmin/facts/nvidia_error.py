@@ -29,7 +29,6 @@ _SAYINGS = (
     (r"NVIDIA-SMI couldn't find libnvidia-ml", "the driver's library is not installed"),
     (r"(?:\bnvidia-smi: (?:command )?not found|command not found: nvidia-smi|\bnvidia-smi: No such file)",
      "nvidia-smi is not installed, or not in the path"),
-    (r"WARNING: infoROM is corrupted at gpu ", _INFOROM),
     (r"Unable to determine the device handle", "a GPU cannot be reached"),
     (r"GPU access blocked by the operating system", "the system does not let it at the GPU"),
 )
@@ -67,7 +66,7 @@ def parse(text: str) -> SmiErrors:
 def _said(line: str, number: int) -> tuple[Complaint, str] | None:
     said = _smi.complaint(line, number)
     if said:
-        return said, ""
+        return said, _INFOROM if _smi.INFOROM in said.text else ""
     for pattern, what in _PATTERNS:
         match = pattern.search(line[:400])
         if match:

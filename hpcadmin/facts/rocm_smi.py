@@ -29,6 +29,7 @@ _GPU = re.compile(r"GPU\[?(\d{1,4})\]?\Z")
 _CONCISE = re.compile(r"(\d{1,4}) +(\d{1,4}) +(0x[0-9a-f]{4}), +(\d{1,9}) .{0,80}? (NPS\d|N/A), +([A-Z]{3}|N/A), +"
                       r"(\d{1,3}) ")
 _CONCISE_OLD = re.compile(r"\d{1,4} +(?:[0-9.]{1,6}°?[cC]|N/A) +(?:[0-9.]{1,7}W|N/A) ")
+_CONCISE_6 = re.compile(r"(\d{1,4}) +\[0x[0-9a-f]{1,4} : 0x[0-9a-f]{1,4}\] .{0,60}? (NPS\d|N/A), ([A-Z]{3}|N/A) ")
 _PAIR = re.compile(r"\(Topology\) (Weight|Hops|Link type) between DRM devices (\d{1,4}) and (\d{1,4})\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}\Z")      # in place of a name
 _CARD = re.compile(r"card(\d{1,4})\Z")
@@ -134,6 +135,12 @@ def _concise(output: _Text, line: str, number: int) -> None:
         output.last = number
     elif _CONCISE_OLD.match(line):
         output.rows.setdefault(int(line.split(maxsplit=1)[0]), {})
+        output.last = number
+    elif row := _CONCISE_6.match(line):
+        output.rows.setdefault(int(row[1]), {}).update({"memory partition": row[2], "compute partition": row[3]})
+        output.last = number
+    elif output.rows and output.last == number - 1 and re.match(r"[A-Z][A-Za-z0-9 ._/-]{1,18}\Z", line):
+        list(output.rows.values())[-1].setdefault("device name", line)      # 20 characters may be a part of it
         output.last = number
 
 

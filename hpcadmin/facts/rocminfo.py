@@ -70,7 +70,8 @@ def _reading(output: _Output) -> Reading:
     if any("Device Type" not in agent for agent in output.agents):
         missing.append("an agent is not described to its end")
     known: dict[str, Any] = {
-        "gpus": [_amd.known_gpu(gpu) for gpu in gpus], "gpu_count": len(gpus), "cores_if_determined": None,
+        "gpus": [_amd.known_gpu(gpu) for gpu in gpus] if gpus or not missing else None,
+        "gpu_count": None if missing else len(gpus), "cores_if_determined": None,
         "cpus_as_agents": sum(agent.get("Device Type") == "CPU" for agent in output.agents)}
     return Reading(kind="rocminfo", first=output.first, last=output.last, value=AmdSmi(gpus), known=known,
                    missing=tuple(missing))
