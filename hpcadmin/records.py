@@ -77,11 +77,12 @@ def dumps(value: Any, *, indent: int | None = None, sparse: bool = False) -> str
 
 
 class Writer:
-    """Records as `dumps` writes them sparsely; of a field's value that several of them share, the text is made once."""
+    """Records as `dumps` writes them; of a field's value that several of them share, the text is made once."""
 
-    def __init__(self, limit: int = 1 << 26) -> None:
+    def __init__(self, limit: int = 1 << 26, *, sparse: bool = True) -> None:
         """limit: characters of texts that are kept."""
         self._left = limit
+        self._sparse = sparse
         self._texts: dict[int, tuple[Any, str]] = {}         # by identity; the value with it, so that it stays alive
 
     def dumps(self, record: Any) -> str:
@@ -89,7 +90,7 @@ class Writer:
         names, get, defaults = _fields(kind)
         values = get(record) if len(names) > 1 else (get(record),)
         parts = [f'"{name}":{self._text(value)}' for name, value in zip(names, values, strict=True)
-                 if value is not defaults[name] and value != defaults[name]]
+                 if not self._sparse or (value is not defaults[name] and value != defaults[name])]
         return f"{{{','.join(parts)}}}"
 
     def _text(self, value: Any) -> str:
@@ -98,9 +99,9 @@ class Writer:
         known = self._texts.get(id(value))
         if known is None:
             self._texts[id(value)] = value, ""               # seen once: that is no reason to keep its text
-            return dumps(value, sparse=True)
+            return dumps(value, sparse=self._sparse)
         if not known[1]:
-            known = value, dumps(value, sparse=True)
+            known = value, dumps(value, sparse=self._sparse)
             if len(known[1]) <= self._left:
                 self._left -= len(known[1])
                 self._texts[id(value)] = known

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from hpcadmin import reading
+from hpcadmin import reading, records
+from hpcadmin.cli import _documents_text, run
 from hpcadmin.errors import HpcadminError
 from hpcadmin.model import Gpu, Nic, Node
 from hpcadmin.reading import read_paths
@@ -71,3 +73,48 @@ def test_parcels() -> None:
     assert made == nodes and made[0].nics is made[2].nics and made[0].settings is made[1].settings
     again = [pool.node(node) for node in made]
     assert again == nodes and again[0].nics is made[0].nics
+
+
+def discover(args: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    status = run(["discover", "--from", *args])
+    return status, capfd.readouterr().out
+
+
+def test_many_nodes_say_once_what_they_have_in_common(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out = discover([str(nodes_in(tmp_path, 30))], capfd)
+    assert "n[000-029]: lscpu (" in out
+    lines = out.split("\n")
+    assert "  n[000-012,014-029]: cpus: 8" in lines and "  n013: cpus: 4" in lines
+    assert sum("sockets: 1" in line for line in lines) == 1
+    refused = [line for line in lines if line.startswith("refused: ")]
+    assert refused == [f"refused: n007: {tmp_path}/n007.smi.txt: is empty"]
+    assert "  n007: " not in out.partition("Odd ones out")[0]
+
+
+def test_what_each_node_has_of_its_own_is_not_listed_for_ever(tmp_path: Path,
+                                                              capfd: pytest.CaptureFixture[str]) -> None:
+    for number in range(40):
+        (tmp_path / f"n{number:02d}.txt").write_text(LSCPU.format(cpus=number + 1, last=number))
+    _, out = discover([str(tmp_path)], capfd)
+    assert "  online: 20 others (--json has all)" in out.split("\n")
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_json_of_few_and_of_many(tmp_path: Path, capfd: pytest.CaptureFixture[str], count: int) -> None:
+    folder = nodes_in(tmp_path, count)
+    _, out = discover([str(folder), "--json"], capfd)
+    data = json.loads(out)
+    found, statements = read_paths([str(folder)])
+    plain = records.to_plain(found)
+    plain["created"] = data["created"]
+    assert {key: data[key] for key in plain} == plain
+    assert data["order"] is None and len(data["documents"]) == 2 * count
+    assert data["documents"][0] == _documents_text.plain(next(iter(statements)))
+
+
+def test_json_of_many_that_all_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number in range(70):
+        (tmp_path / f"n{number:02d}.txt").write_text("words\n")
+    status, out = discover([str(tmp_path), "--json"], capfd)
+    data = json.loads(out)
+    assert status == 3 and data["nodes"] == [] and len(data["failed"]) == len(data["documents"]) == 70

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcadmin import records
+from hpcadmin.cli._documents_many import Folded
 from hpcadmin.text import printable
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from hpcadmin.reading import Statement
 
 SHOWN = 400
+FEW = 8                          # nodes of which each text is spoken of alone
 # What a key is called where its own name says too little.
 _LABELS = {
     "cas": "adapters", "cores_if_determined": "Cores= of each GPU",
@@ -28,10 +30,9 @@ _BELOW = "\n"                     # what a value begins with that stands below i
 _NAMES = ("name", "pci", "interface", "host", "switch", "index")     # of a device, the first that it has
 
 
-def plain(statements: Iterable[Statement]) -> list[dict[str, Any]]:
-    """A table for each document."""
-    return [{"file": s.file, "node": s.node, "errors": list(s.errors), "readings": [_plain(r) for r in s.readings]}
-            for s in statements]
+def plain(statement: Statement) -> dict[str, Any]:
+    return {"file": statement.file, "node": statement.node, "errors": list(statement.errors),
+            "readings": [_plain(reading) for reading in statement.readings]}
 
 
 def _plain(reading: Reading) -> dict[str, Any]:
@@ -41,30 +42,48 @@ def _plain(reading: Reading) -> dict[str, Any]:
             "assumed": records.to_plain(list(reading.assumed))}
 
 
-def text(statements: Sequence[Statement]) -> str:
-    return "\n".join(line for statement in statements for line in _statement(statement))
+def text(statements: Iterable[Statement], nodes: int) -> str:
+    """nodes: how many they are about; of many, what is equal is said once."""
+    if nodes <= FEW:
+        return "\n".join(line for statement in statements for line in _statement(statement))
+    folded = Folded()
+    for statement in statements:
+        for error in statement.errors:
+            folded.refused(statement.node, statement.file, error)
+        for reading in statement.readings:
+            folded.told(statement.node, f"{statement.file}:{_lines(reading)}", reading.kind,
+                        _told(reading, places=False))
+    return "\n".join(folded.lines())
 
 
 def _statement(statement: Statement) -> Iterator[str]:
     for error in statement.errors:
         yield f"refused: {printable(error, limit=SHOWN)}"
     for reading in statement.readings:
-        lines = f"{reading.first}-{reading.last}" if reading.last > reading.first else str(reading.first)
-        yield f"{printable(statement.file)}:{lines}: {printable(reading.kind)}"
-        for key, value in reading.known.items():
-            if value is not None:
-                text = _value(value)
-                yield f"  {_label(key)}:{'' if text.startswith(_BELOW) else ' '}{text}"
-        unknown = [_label(key) for key, value in reading.known.items() if value is None]
-        if unknown:
-            yield f"  not told: {printable(', '.join(unknown), limit=SHOWN)}"
-        yield from (f"  not in it: {printable(what, limit=SHOWN)}" for what in reading.missing)
-        for finding in reading.findings:
-            at = f"line {finding.line}: " if finding.line else ""
-            yield f"  {'note' if finding.note else 'finding'}: {at}{printable(finding.what, limit=SHOWN)}"
-        yield from (f"  only if {_assumption(item)}" for item in reading.assumed)
-        if reading.refused:
-            yield f"  refused: {printable(reading.refused, limit=SHOWN)}"
+        yield f"{printable(statement.file)}:{_lines(reading)}: {printable(reading.kind)}"
+        yield from (f"  {line}" for line in _told(reading))
+
+
+def _lines(reading: Reading) -> str:
+    return f"{reading.first}-{reading.last}" if reading.last > reading.first else str(reading.first)
+
+
+def _told(reading: Reading, *, places: bool = True) -> Iterator[str]:
+    """places: with the lines of findings, which are other ones in each node's text."""
+    for key, value in reading.known.items():
+        if value is not None:
+            text = _value(value)
+            yield f"{_label(key)}:{'' if text.startswith(_BELOW) else ' '}{text}"
+    unknown = [_label(key) for key, value in reading.known.items() if value is None]
+    if unknown:
+        yield f"not told: {printable(', '.join(unknown), limit=SHOWN)}"
+    yield from (f"not in it: {printable(what, limit=SHOWN)}" for what in reading.missing)
+    for finding in reading.findings:
+        at = f"line {finding.line}: " if finding.line and places else ""
+        yield f"{'note' if finding.note else 'finding'}: {at}{printable(finding.what, limit=SHOWN)}"
+    yield from (f"only if {_assumption(item)}" for item in reading.assumed)
+    if reading.refused:
+        yield f"refused: {printable(reading.refused, limit=SHOWN)}"
 
 
 def _label(key: str) -> str:

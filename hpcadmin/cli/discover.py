@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpcadmin.discovery import How
     from hpcadmin.model import Inventory
     from hpcadmin.order import Comparison
-    from hpcadmin.reading import Statement
+    from hpcadmin.reading import Statements
     from hpcadmin.site import Site
 
 
@@ -73,7 +73,7 @@ def command(
         captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
     how = discovery.How(parallel=parallel or site.ssh.parallel, timeout_s=timeout or site.ssh.timeout_s, sudo=sudo,
                         tools=tuple(site.tools), captures=captures, fabric=fabric)
-    statements: tuple[Statement, ...] = ()
+    statements: Statements | None = None
     if source is not None:
         from hpcadmin.reading import read_paths
         found, statements = read_paths([source, *more], name or "", _reading if sys.stderr.isatty() else None)
@@ -97,15 +97,17 @@ def command(
         EXIT_INCOMPLETE if status == EXIT_OK and compared is not None and compared.not_compared else status)
 
 
-def _print(found: Inventory, statements: tuple[Statement, ...], compared: Comparison | None, as_json: bool) -> None:
-    from hpcadmin import order, records
-    from hpcadmin.cli import _documents_text
+def _print(found: Inventory, statements: Statements | None, compared: Comparison | None, as_json: bool) -> None:
+    from hpcadmin import order
     if as_json:
-        click.echo(records.dumps({**records.to_plain(found), "order": compared,
-                                  "documents": _documents_text.plain(statements)}, indent=1))
+        from hpcadmin.cli import _discovered_json
+        for piece in _discovered_json.pieces(found, compared, statements or ()):
+            click.echo(piece, nl=False)
         return
+    from hpcadmin.cli import _documents_text
     from hpcadmin.cli._inventory_text import overview
-    parts = [_documents_text.text(statements), overview(found), order.text(compared)]
+    documents = _documents_text.text(statements, len(statements)) if statements else ""
+    parts = [documents, overview(found), order.text(compared)]
     click.echo("\n\n".join(part for part in parts if part))
 
 
