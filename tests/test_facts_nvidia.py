@@ -337,3 +337,15 @@ def test_a_corrupted_inforom_belongs_to_its_table() -> None:
     assert (found.known["errors"][0]["pci"], found.known["gpu_count"]) == ("0000:01:00.0", 1)
     (alone,) = readings("WARNING: infoROM is corrupted at gpu 0000:01:00.0\n")
     assert (alone.kind, alone.known["gpus"], alone.refused) == ("nvidia-smi error", None, "")
+
+
+@pytest.mark.parametrize("width", [30, 44, 52, 60, 64])
+def test_a_table_wrapped_at_a_column_is_read_like_the_whole(width: int) -> None:
+    text = ("| NVIDIA-SMI 550.1      Driver Version: 550.1  CUDA Version: 12.4 |\n| MIG M. |\n"
+            "|   0  NVIDIA H200        On   | 00000000:01:00.0 Off |          0 |\n"
+            "| 41%   40C   P8   9W / 700W   |   10MiB / 143771MiB  |   0%  Default |\n"
+            "|                              |                      |     Disabled |\n| Processes: |\n")
+    wrapped = "\n".join(line[at:at + width] for line in text.splitlines() for at in (0, width) if line[at:at + width])
+    whole, found = only(text, "nvidia-smi"), only(wrapped, "nvidia-smi")
+    assert found.missing or found.known == whole.known
+    assert not whole.missing and bool(found.missing) == (width in (30, 44, 52))     # where a | begins the rest

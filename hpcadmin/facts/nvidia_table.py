@@ -54,6 +54,7 @@ class _Table:
     tool: str = ""                   # the version of nvidia-smi itself
     mig_section: bool = False        # within the list of MIG devices
     mig_list: bool = False
+    mig_head: bool = False           # its head has a column for the MIG mode
 
 
 def read(document: Document) -> tuple[Reading, ...]:
@@ -73,7 +74,7 @@ def read(document: Document) -> tuple[Reading, ...]:
 def tables(lines: Sequence[str]) -> Iterator[_Table]:
     table: _Table | None = None
     outside = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_rejoined(lines), 1):
         banner = "|" in line and _BANNER.search(line[:200])
         if banner or (_HEADER.search(line[:80]) and (table is None or table.rows)):
             if table and table.rows:
@@ -94,6 +95,27 @@ def tables(lines: Sequence[str]) -> Iterator[_Table]:
         yield table
 
 
+def _rejoined(lines: Sequence[str]) -> Sequence[str]:
+    """With what mail has wrapped in one line again; the rest of it is blank, so that lines keep their numbers."""
+    broken = [number for number, line in enumerate(lines[:-1])
+              if line[:1] in "|+ " and line.lstrip()[:1] in ("|", "+") and _goes_on(line.rstrip(), lines[number + 1])]
+    if not broken:
+        return lines
+    found = list(lines)
+    hard = len({len(lines[number]) for number in broken}) == 1         # at a column, within words as well
+    for number in broken:
+        line, rest = lines[number], lines[number + 1]
+        apart = hard or line[-1:].isspace() or rest[:1].isspace() or line[-1:] in "-="
+        found[number], found[number + 1] = f"{line}{'' if apart else ' '}{rest}", ""
+    return found
+
+
+def _goes_on(line: str, following: str) -> bool:
+    rest = following.strip()
+    return len(rest) < 200 and rest[-1:] in ("|", "+") and (
+        rest[0] not in "|+" or (len(rest) == 1 and line[-1:] not in ("|", "+")))
+
+
 def _take(table: _Table, line: str, number: int) -> bool:
     text = line.strip()
     if not text.startswith(("|", "+")):
@@ -105,6 +127,8 @@ def _take(table: _Table, line: str, number: int) -> bool:
     if _BORDER.match(line):
         return True
     cells = text.strip("|").split("|")
+    if not table.rows and "MIG M." in text:
+        table.mig_head = True
     if "Processes:" in text:
         table.processes, table.mig_section = True, False
     elif "MIG devices:" in text or "MIG Devices:" in text:
@@ -115,7 +139,7 @@ def _take(table: _Table, line: str, number: int) -> bool:
     elif not table.processes and len(cells) >= 2:
         if _BUS.match(cells[1]) and _ROW.match(cells[0]):
             table.rows.append(_Row(number, [cells]))
-        elif table.rows and len(table.rows[-1].cells) < 3 and number - table.rows[-1].line < 4:
+        elif table.rows and len(table.rows[-1].cells) < 3 and number - table.rows[-1].line < 6:
             table.rows[-1].cells.append(cells)
     return True
 
@@ -158,6 +182,10 @@ def _missing(table: _Table, shown: Sequence[Shown]) -> Iterator[str]:
         yield "the head of the table, with the driver's version"
     if table.rows and len(table.rows[-1].cells) < 2:
         yield f"the lines of GPU {shown[-1].gpu.index}"
+    bare = [str(one.gpu.index) for one, row in zip(shown, table.rows, strict=True)
+            if one.mig_mode is None and len(row.cells) > 1] if table.mig_head else []
+    if bare:
+        yield f"the MIG mode of GPU {', '.join(bare[:16])}: lines are missing or broken"
     if any(one.gpu.mig == "Enabled" for one in shown) and not table.mig_list:
         yield "the list of MIG devices"
 
