@@ -363,6 +363,7 @@ def test_pci_devices_of_a_dump() -> None:
     (gpu,), (nic,) = reading.known["gpus"], reading.known["nics"]
     assert (gpu["pci"], gpu["numa"], gpu["local_cores"], gpu["memory_numa_node"]) == ("0000:11:00.0", 1, "2-3", 8)
     assert (nic["osdevs"], nic["numa"], nic["rdma_or_fabric"]) == (["ib0", "mlx5_0"], [0, 1], True)
+    assert reading.known["nics_numa_node_file"] == {"0000:12:00.0": 1}
     assert "0000:12:00.0: numa_node 1 (CPUs 2-3,6-7) contradicts its local_cpulist 0-7" in said(reading)
     assert "NUMA nodes 8 are GPU memory" in said(reading)
     assert [(device.address, device.parent, device.root) for device in reading.value.pci] == [

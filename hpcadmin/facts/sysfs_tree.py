@@ -291,7 +291,8 @@ def _known_io(work: _Work) -> dict[str, Any]:
             others.append({**base, **_near(work, device), "gpu": address in work.gpus})
     if work.excerpt:
         return {"has_io": True, "gpus": gpus or None, "nics": nics or None, "pci": others or None}
-    files = {address: device.numa_file for address, device in work.found.items() if device.numa_file is not None}
+    files = {address: device.numa_file for address, device in work.found.items()
+             if device.nic and device.numa_file is not None}
     return {"has_io": True, "gpus": gpus, "nics": nics, "pci": others, "nics_numa_node_file": files}
 
 
