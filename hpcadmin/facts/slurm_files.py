@@ -21,7 +21,7 @@ MARKS = ("Name=", "name=", "NAME=", "Gres=", "gres=", "GRES=", "etect=", "ETECT=
          "PerCore=", "Percore=", "percore=", "PERCORE=", "differs from hardware", "CPUs:", "lower than configured",
          "Count changed", "setting Sockets=", "configured to autodetect", "lib wasn", "lookup failure", "nvalid node",
          "match no Sockets", "Low CPUs", "Low RealMemory", "Low socket", "Low TmpDisk", "ismatch", "ISMATCH", "hild",
-         "HILD", "are being ignored", "GRES[gpu]")
+         "HILD", "are being ignored", "GRES[gpu]", "config-only GPU")
 MAX_GPUS = 64
 _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
