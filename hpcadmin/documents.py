@@ -25,6 +25,7 @@ _TAGS = ("pre", "code", "p", "div", "details", "summary", "blockquote", "samp", 
 _MORE_TAGS = ("br", "b", "i", "span", "table", "tr", "td", "li", "ul", "a")
 _TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})(?: [^<>]{{0,200}})?>|<br ?/?>|</?summary>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#39|#x27|#34|#160);")
+_HALF = re.compile(r"</?[A-Za-z_][A-Za-z0-9_.-]{0,60}&gt;")     # what some forums make of a tag; never in good XML
 _MARKUP = re.compile(r"\s{0,80}(?:> ?){0,5}<[?!/]?([A-Za-z_-]{1,40})")
 _CAPTURE = re.compile(r"^HPCADMIN-CAPTURE [0-9]+ [0-9a-f]+\r?$", re.MULTILINE)
 
@@ -64,6 +65,8 @@ def _unwrapped(lines: list[str], text: str) -> list[str]:
         lines = [mark.sub("", line, count=1) for line in lines]
     if "```" in text or "~~~" in text:
         lines = ["" if _FENCE.match(line) else line for line in lines]
+    if "&gt;" in text and _HALF.search(text):
+        lines = [line.replace("&gt;", ">").replace("&nbsp;", " ") for line in lines]
     if ("<" in text and _TAG.search(text)) or ("&" in text and _ENTITY.search(text)):
         marks = {match[1].lower() for line in lines if "<" in line and (match := _MARKUP.match(line[:200]))}
         if not marks.difference(_TAGS, _MORE_TAGS):

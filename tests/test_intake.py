@@ -168,6 +168,42 @@ def test_folded_blocks_of_dshbak_and_clush(tmp_path: Path) -> None:
     assert found["n1"] == found["n4"] and found["n3"][-1] == "command not found"
 
 
+def test_folded_prefixes_of_clush(tmp_path: Path) -> None:
+    """clush -L: lines of other nodes may stand between."""
+    other = [line.replace("NV4", "SYS") for line in TOPO]
+    lines = [text for ours, theirs in zip(TOPO, other, strict=True) for text in (f"n[1-2,4]: {ours}", f"n3: {theirs}")]
+    (tmp_path / "all.txt").write_text("\n".join(lines))
+    found = {one.node: [line for line in one.documents[0].lines if line] for one in take([str(tmp_path / "all.txt")])}
+    assert found == {"n1": TOPO, "n2": TOPO, "n4": TOPO, "n3": other}
+
+
+@pytest.mark.parametrize("said", [
+    "n3: bash: nvidia-smi: command not found", "pdsh@head: n3: ssh exited with exit code 127",
+    "clush: n3: exited with exit code 127",
+    "n3: bash: line 1: nvidia-smi: command not found\nclush: n3: exited with 127"])
+def test_a_node_that_failed_is_named_and_spoils_no_other(tmp_path: Path, said: str) -> None:
+    lines = ["[root@head ~]# pdsh -w n[1-3] nvidia-smi topo -m", *said.split("\n"),
+             *(f"n{node}: {line}" for line in TOPO for node in (1, 2))]
+    (tmp_path / "all.txt").write_text("\n".join([*lines, "[root@head ~]# "]))
+    found = {one.node: [line for line in one.documents[0].lines if line] for one in take([str(tmp_path / "all.txt")])}
+    assert sorted(found) == ["n1", "n2", "n3"]
+    assert found["n1"] == found["n2"] == TOPO
+    assert "127" in found["n3"][0] or "command not found" in found["n3"][0]
+
+
+def test_a_text_of_very_many_nodes_is_taken_apart_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "all.txt").write_text("\n".join(f"n{node}: {line}" for line in TOPO for node in range(9)))
+    monkeypatch.setattr(intake, "MAX_PLACED", 100)
+    found = {one.node: one.documents[0] for one in take([str(tmp_path / "all.txt")])}
+    assert found["n8"].lines == tuple(TOPO)
+    assert found["n8"].name.endswith("all.txt (lines of n8)")
+
+
+def test_lists_of_nodes_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "n9.txt").write_text("n[1-90000]: x\n" * 400)
+    assert list(taken(tmp_path / "n9.txt")) == ["n9"]
+
+
 def test_several_such_texts_are_joined_by_node(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("\n".join(f"n{node}: {line}" for line in TOPO for node in (1, 2)))
@@ -177,24 +213,25 @@ def test_several_such_texts_are_joined_by_node(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [
     "Architecture: x86_64\nCPU(s): 4\nSocket(s): 1\n", "slurmd-n1: debug: a\nslurmd-n1: debug: b\nslurmd-n1: x: c\n",
-    "error: a\nerror: b\nerror: c\n", "-----\nn1\n", "", "n1: a\nn1: b\nplain\nplain\nplain\nplain\n"])
+    "error: a\nerror: b\nerror: c\n", "-----\nn1\n", "", "GPU0: a\nGPU0: b\nGPU0: c\nGPU1: a\n",
+    "GPU[0]: a\nGPU[0]: b\nGPU[0]: c\n", "n1: a\nn1: b\nplain\nplain\nplain\nplain\n"])
 def test_texts_of_one_node_stay_whole(tmp_path: Path, text: str) -> None:
     (tmp_path / "n9.txt").write_text(text)
     assert list(taken(tmp_path / "n9.txt")) == ["n9"]
 
 
-TOPO = "        GPU0    GPU1\nGPU0     X      NV12\nGPU1    NV12     X\n"
+PASTE = "        GPU0    GPU1\nGPU0     X      NV12\nGPU1    NV12     X\n"
 
 
 @pytest.mark.parametrize("wrapped", [
-    "\n".join(f"> {line}" for line in TOPO.splitlines()), "\n".join(f">> {line}" for line in TOPO.splitlines()),
-    "\n".join(f">{line}" for line in TOPO.splitlines()), TOPO.replace("  ", " \u00a0"),
-    TOPO.replace("GPU", "GPU\u200b"),
-    f"<pre>{TOPO}</pre>", f"<pre><code>{TOPO.replace(' X ', '&nbsp;X ')}</code></pre>",
+    "\n".join(f"> {line}" for line in PASTE.splitlines()), "\n".join(f">> {line}" for line in PASTE.splitlines()),
+    "\n".join(f">{line}" for line in PASTE.splitlines()), PASTE.replace("  ", " \u00a0"),
+    PASTE.replace("GPU", "GPU\u200b"),
+    f"<pre>{PASTE}</pre>", f"<pre><code>{PASTE.replace(' X ', '&nbsp;X ')}</code></pre>",
 ])
 def test_what_mail_and_web_pages_put_around_a_text_goes(wrapped: str) -> None:
     lines = clean_lines(wrapped)
-    assert [line.split() for line in lines if line.strip()] == [line.split() for line in TOPO.splitlines()]
+    assert [line.split() for line in lines if line.strip()] == [line.split() for line in PASTE.splitlines()]
 
 
 def test_fences_are_blank_lines() -> None:
@@ -212,6 +249,11 @@ def test_what_is_no_wrapping_stays(text: str) -> None:
 def test_quoted_markup_is_what_it_stands_for() -> None:
     (document,) = documents("n1", b"&lt;system version=&quot;1&quot;&gt;\n&lt;/system&gt;\n")
     assert (document.form, document.lines[0]) == ("xml", '<system version="1">')
+
+
+def test_half_of_a_tag_quoted_is_the_tag() -> None:
+    (document,) = documents("n1", b"<system version=\"1\">\n&nbsp; <cpu&gt;x</cpu&gt;\n</system>\n")
+    assert document.lines[1] == "  <cpu>x</cpu>"
 
 
 def test_comments_before_an_xml_are_no_text_of_their_own() -> None:
