@@ -23,7 +23,7 @@ def part(reading: Reading) -> Part | None:
         gpus.append(Gpu("nvidia", number, numa=None if numa is None else int(numa), local_cpus=cpus))
     nics = tuple(Nic(device, rdma=device, gpu_relations=tuple(matrix.label(gpu, nic) for gpu in matrix.names))
                  for nic, device in zip(matrix.nics, matrix.devices, strict=True) if device)
-    # Without NVLink in it, the matrix would be read as "no links".
-    links = matrix.gpu_labels() if matrix.links() is not None else ()
+    # Where it may be of topo -mp, which hides NVLink, the matrix would be read as "no links".
+    links = matrix.gpu_labels() if matrix.nvlink_proven else ()
     told = frozenset({"gpus"}) if matrix.count is not None and not reading.refused else frozenset[str]()
     return Part(reading.kind, Node("", gpus=tuple(gpus), gpu_links=links, nics=nics), told)

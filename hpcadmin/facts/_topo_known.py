@@ -175,21 +175,21 @@ def _of_links(matrix: Matrix) -> Iterator[Finding]:
                   if _links.count(label) is None and label not in ("N/A", "")})
     if odd:
         yield Finding(f"{', '.join(odd)}: not a relation that is known here; links of such pairs are unknown")
-    if links is None:
+    if not matrix.nvlink_told and (len(matrix.gpus) > 1 or matrix.command == "-mp"):
         why = ("topo -mp shows PCIe paths only" if matrix.command == "-mp" else
                "the legend has no NV# line, as that of topo -mp (PCIe only)" if matrix.legend == "plain" else
                "neither command nor legend is there, and topo -mp shows PCIe only")
         yield Finding(f"{why}: NVLink is unknown, and 0 links must not be taken from it", matrix.first,
                       note=matrix.command != "-mp")
+    if links is None:
         return
     for what in _links.faults(links, matrix.names, "NVLink"):
         yield Finding(what, matrix.first)
     for what in _links.notes(links, matrix.names, "NVLink"):
         yield Finding(what, matrix.first, note=True)
-    if not matrix.command and not matrix.legend and len(matrix.gpus) > 1 and not any(
-            label.startswith("NV") for label in matrix.labels.values()):
-        yield Finding("neither command nor legend is there: taken for topo -m, not -mp, which would hide NVLink",
-                      matrix.first, note=True)
+    if not matrix.nvlink_proven and len(matrix.gpus) > 1:
+        yield Finding("neither command nor legend is there: taken for topo -m, not -mp, which would hide NVLink; no "
+                      "configuration follows from that", matrix.first, note=True)
 
 
 def _of_numa(matrix: Matrix) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from hpcadmin.facts._base import cpu_list, fold_ids, quote
 from hpcadmin.facts._topo_text import Block
 from hpcadmin.facts._topo_words import Row, Tail, is_gpu
 
-_DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z][A-Za-z0-9_.-]{0,40})(?![A-Za-z0-9_.-])")
+_DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z](?:[A-Za-z0-9_.-]{0,39}[A-Za-z0-9])?)(?![A-Za-z0-9_.-])")
 _MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
 _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
 _NEAR_CPU = re.compile(r"The GPUs? that (?:have|has) an affinity with CPU ([0-9]{1,5}) (?:are|is):")
@@ -46,6 +46,7 @@ class Matrix:
     first: int = 1
     last: int = 1
     lines: Mapping[str, int] = field(default_factory=dict)
+    old: bool = False                # SOC where drivers write SYS since
     near_cpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # GPUs near a CPU, as `topo -c` says below
 
     def label(self, row: str, column: str) -> str:
@@ -69,9 +70,15 @@ class Matrix:
         names = self.names
         return tuple(tuple("X" if a == b else self.label(a, b) for b in names) for a in names)
 
+    @property
+    def nvlink_proven(self) -> bool:
+        """Whether the text itself shows that it is of topo -m, or of a driver that had no -mp yet: SOC was its word."""
+        return self.nvlink_told and (len(self.gpus) == 1 or self.command == "-m" or self.legend != "" or self.old or any(
+            label.startswith("NV") for label in self.labels.values()))
+
     def links(self) -> list[list[int | None]] | None:
         """Counts of NVLinks as they stand in each row; None when the text does not tell of NVLink."""
-        if not self.nvlink_told:
+        if not self.nvlink_told and self.count != 1:
             return None
         names = self.names
         return [[-1 if a == b else _links.count(self.labels.get((a, b)) or self.label(a, b)) for b in names]
@@ -125,7 +132,7 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
         devices=tuple(legend.get(nic, "" if nic.startswith("NIC") else nic) for nic in nics),
         labels=work.labels, tails=work.tails, fields=fields, count=count,
         command={"--matrix": "-m", "--matrix_pci": "-mp"}.get(asked[-1], asked[-1]) if asked else "", legend=means,
-        header=header.there, missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
+        header=header.there, old=any(row.old for row in rows), missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
         first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows},
         near_cpus=_near_cpus(around if not open_end else [line for line in around if line[0] != work.last_line]))
 
@@ -195,8 +202,11 @@ def _placed(row: Row, work: _Work) -> Row:
 
 
 def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
+    broken = {row.width for row in rows if is_gpu(row.name) and row.goes_on and not row.tail.last()}
+    below = _cut_below(rows, work)
     ends = {row.name: work.right or row.end == work.last_line or len(row.cells) < len(work.names)
-            or (is_gpu(row.name) and row.tail.last() < max(fields, 1)) or not work.block.header.there for row in rows}
+            or (is_gpu(row.name) and row.tail.last() < max(fields, 1)) or not work.block.header.there
+            or row.width in broken or row.name == below for row in rows}
     for row in rows:
         for column, label in zip(work.names, row.cells, strict=False):
             work.labels[row.name, column] = label
@@ -209,9 +219,24 @@ def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
     for row in rows:
         if is_gpu(row.name):
             work.tails[row.name] = _without_stump(row.tail, sure, work.right) if ends[row.name] else row.tail
+            if ends[row.name] and row.unclear and shape(row.tail.cpus or "") not in {
+                    shape(other.tail.cpus or "") for other in sure}:
+                work.tails[row.name] = Tail()
             if work.tails[row.name] != row.tail:
                 work.missing.append(f"row {row.name} may be cut in its last word")
                 work.unsound = True
+
+
+def _cut_below(rows: Sequence[Row], work: _Work) -> str:
+    """The last row when the text was cut below it, and perhaps in it: rows of GPUs are missing, or those of NICs, and
+    its only field is like that of no other row."""
+    last = rows[-1]
+    there = {row.name for row in rows}
+    if not is_gpu(last.name) or there.issuperset(work.names):
+        return ""
+    alike = {shape(row.tail.cpus or "") for row in rows[:-1]}
+    alone = last.tail.last() == 1 and shape(last.tail.cpus or "") not in alike
+    return last.name if alone or not there.issuperset(filter(is_gpu, work.names)) else ""
 
 
 def _without_stump(tail: Tail, sure: Sequence[Row], right: bool) -> Tail:
@@ -250,6 +275,7 @@ def _count(gpus: Sequence[str], nics: Sequence[str], work: _Work) -> int | None:
     if not work.block.header.there and not any(row.tail.last() for row in work.block.rows):
         work.missing.append("whether the rows end here cannot be told")
         work.unsound = True
+        return None
     if not work.block.header.there and work.unsound and not nics:
         return None
     return len(gpus)
@@ -267,9 +293,16 @@ def _tell_missing(rows: Sequence[Row], gpus: Sequence[str], nics: Sequence[str],
         work.missing.append("the text is cut at its right: the ends of its lines are missing")
         work.unsound = True
         return
+    untold = [row for row in rows if is_gpu(row.name) and len(row.cells) == len(work.names) and not row.goes_on]
+    if not fields and len(untold) == len(gpus) > 1:
+        work.missing.append("the columns of CPU and NUMA affinity are not in the text")
+        work.unsound = True
+        untold_names = {row.name for row in untold}
+        rows = [row for row in rows if row.name not in untold_names]
     for row in rows:
         if row.more:
             work.missing.append(f"row {row.name} has {row.more} cells more than the header has columns")
+            work.unsound = work.unsound or is_gpu(row.name)
         elif len(row.cells) < len(work.names) and not row.shifted:
             after = f"after column {work.names[len(row.cells) - 1]}" if row.cells else "at its beginning"
             work.missing.append(f"row {row.name} is cut {after}")
@@ -309,8 +342,9 @@ def _legend(lines: Sequence[tuple[int, str]], nics: Sequence[str], work: _Work) 
     """(device of each NIC, what kind of legend it is)."""
     devices: dict[str, str] = {}
     kinds: set[str] = set()
-    old = False
+    old = begun = False
     for number, text in lines:
+        begun = begun or (len(text) < 40 and text.strip(" \t*#").lower() == "legend:")
         match = _MEANS.match(text)
         if match:
             kinds.add(match[1])
@@ -324,4 +358,4 @@ def _legend(lines: Sequence[tuple[int, str]], nics: Sequence[str], work: _Work) 
                 devices.setdefault(nic, device)
     twice = {device for device in devices.values() if list(devices.values()).count(device) > 1}
     devices = {nic: device for nic, device in devices.items() if device not in twice}
-    return devices, "" if not kinds - {"X"} else "nvlink" if "NV#" in kinds else "old" if old else "plain"
+    return devices, "" if not (kinds or begun) else "nvlink" if "NV#" in kinds else "old" if old else "plain"

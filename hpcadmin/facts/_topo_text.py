@@ -130,7 +130,9 @@ class _Scan:
                 if header is None or not (header.whole or self._row_follows(after)):
                     return None
                 at = text.expandtabs().find("CPU") if after == place + 1 else -1
-                return replace(header, line=self.stream[place][0], end=self.stream[after - 1][0], at=at), after
+                last = text.expandtabs()[:at].rfind(header.names[-1]) if at > 0 else -1
+                return replace(header, line=self.stream[place][0], end=self.stream[after - 1][0], at=at,
+                               last_at=last), after
             texts = [one for one in longer_texts(texts, follows) if all(
                 word in TAIL_WORDS or is_device(word) for word in one.split()[:-1])]
             after += 1

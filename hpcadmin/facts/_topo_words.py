@@ -20,6 +20,7 @@ _CPUS = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0
 _HEADER_PIECE = re.compile(r"[A-Za-z0-9_]{1,40}\Z")
 TAIL_WORDS = frozenset({"CPU", "Affinity", "NUMA", "GPU", "ID"})
 MAX_PIECE = 2000
+_TAB = 8
 _WHOLE_TAILS = ("", *("".join(TAILS[:n]).replace(" ", "") for n in (1, 2, 3)))
 
 
@@ -49,6 +50,9 @@ class Row:
     more: int = 0
     goes_on: bool = False            # something follows the last cell
     shifted: bool = False            # fields follow although cells are missing: which ones is not known
+    unclear: bool = False            # wrapped, and what its fields are depends on where it was broken
+    width: int = 0                   # of its line
+    old: bool = False                # it has SOC, which drivers write as SYS since
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Header:
     line: int = 0
     end: int = 0
     at: int = -1                     # where the first of TAILS begins, in columns of a terminal
+    last_at: int = -1                # where the last of the names begins
     there: bool = True               # False: made up from the rows
 
 
@@ -143,7 +148,8 @@ def agreed(texts: Sequence[str], header: Header, wrapped: bool = True) -> Row | 
             break
         cells.append(column[0])
     same = all(row.tail == full[0].tail for row in full)
-    return replace(full[0], cells=tuple(cells), tail=full[0].tail if same else Tail())
+    return replace(full[0], cells=tuple(cells), tail=full[0].tail if same else Tail(),
+                   unclear=any(row.tail != full[0].tail for row in sound))
 
 
 def split_row(text: str, header: Header, wrapped: bool = False) -> Row | None:
@@ -171,35 +177,56 @@ def split_row(text: str, header: Header, wrapped: bool = False) -> Row | None:
     end = words[at - 1].end()
     tail = Tail()
     if full and is_gpu(name) and (at < len(words) or "\t" in text[end:]):
-        tail = _tail(text, end, header, wrapped)
+        tail = _tail(text, (words[at - 1].start(), end), header, wrapped)
     shifted = not full and at < len(words) and _CPUS.match(words[at][0]) is not None
-    return Row(name, tuple(cells), tail, more=at - seen, goes_on=at < len(words), shifted=shifted)
+    return Row(name, tuple(cells), tail, more=at - seen, goes_on=at < len(words), shifted=shifted,
+               width=len(text.expandtabs()), old=any(word[0] == "SOC" for word in words[1:at]))
 
 
-def _tail(text: str, end: int, header: Header, wrapped: bool) -> Tail:
+def _tail(text: str, last: tuple[int, int], header: Header, wrapped: bool) -> Tail:
     """With tabs a field keeps its place also where the one before it is empty; with blanks the place in the line
-    tells, and where that is lost, only the number of fields."""
-    rest = text[end:]
+    tells, and where that is lost, only the number of fields. last: where the last cell begins and ends."""
+    rest = text[last[1]:]
+    wanted = header.tails if header.whole else 3
     if "\t" in rest:
         parts = [part.strip() for part in rest.split("\t")[1:]]
+        if wanted == 3 and len(parts) == 4 and parts[3] and not parts[2]:       # the tool writes two tabs there
+            return _checked([parts[0], parts[1], parts[3]], header)
         return _checked([parts[0] if parts else "", *(part for part in parts[1:] if part)], header)
     fields = rest.split()
-    if len(fields) >= (header.tails if header.whole else 3):
+    cell = len(text[:last[0]].expandtabs()) - (text[last[0]:last[1]] == "X")    # " X "
+    at = len(text[:last[1]].expandtabs()) + len(rest) - len(rest.lstrip())
+    aligned = not wrapped and cell == header.last_at and header.at >= 0
+    if len(fields) >= 3 or (len(fields) >= wanted and not (aligned and at >= header.at + _TAB)):
         return _checked(fields, header)
-    at = len(text[:end].expandtabs()) + len(rest) - len(rest.lstrip())
-    if wrapped or header.at < 0 or at < header.at:
+    if not wrapped and (at == cell + _TAB or (aligned and at == header.at)):
+        return _checked(fields, header)
+    if not aligned or at < header.at + _TAB:
         return Tail()
-    return _checked(fields if at == header.at else ["", *fields], header)
+    return _checked(["", "", *fields] if len(fields) == 1 and at >= header.at + 3 * _TAB else ["", *fields], header)
 
 
 def _checked(fields: Sequence[str], header: Header) -> Tail:
     """From the left, up to the first one that is cut; none where one cannot be what it should be."""
     sound: list[str | None] = [None, None, None]
     for place, field in enumerate(fields[:3]):
-        number = field.isdigit() if place == 2 else _CPUS.match(field) is not None
-        if not number and field != "N/A" and (field or place):
+        number = field.isdigit() if place == 2 else _is_list(field)
+        if not number and field not in ("N/A", ""):
             if field[:1] in ",-/" or place + 1 < len(fields):
                 return Tail()
             break
         sound[place] = field
     return Tail(*sound) if len(fields) <= (header.tails if header.whole else 3) else Tail()
+
+
+def _is_list(field: str) -> bool:
+    """Ids as the tool writes them: from the lowest to the highest, each once."""
+    if not _CPUS.match(field):
+        return False
+    before = -1
+    for part in field.split(","):
+        low, _, high = part.partition("-")
+        if not before < int(low) <= int(high or low):
+            return False
+        before = int(high or low)
+    return True
