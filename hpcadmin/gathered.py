@@ -1,77 +1,128 @@
-"""Outputs of many nodes in one text: `node01: line` of pdsh and clush, and the blocks of dshbak and `clush -b`."""
+"""Outputs of many nodes in one text: `node01: line` of pdsh and clush, `node[01-04]: line` of `clush -L`, and the
+blocks of dshbak and `clush -b`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from hpcadmin.errors import UsageError
 from hpcadmin.hosts import expand, is_node_name
 
 _PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,100}): ?")
+_FOLDED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}): ?")
 _RULE = re.compile(r"-{5,80}\s*\Z")
 _COUNT = re.compile(r"\s*\([0-9]{1,7}\)\s*\Z")
+_SERIES = re.compile("[0-9]+")
+# What the tools themselves say, of a node or of none, and the command that was typed.
+_ABOUT = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush|pdsh|dshbak): |[^\n]{0,120}[$#>] ?(?:pdsh|clush)\b")
+_OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}): ?")
 # What programs put before a colon at the beginning of each line, and is no node.
 _PROGRAMS = frozenset({
     "slurmd", "slurmctld", "slurmdbd", "slurmstepd", "srun", "sbatch", "scontrol", "error", "warning", "info", "debug",
     "debug2", "debug3", "kernel", "fatal", "pdsh", "clush", "ssh", "mpirun", "nccl",
 })
-MIN_LINES = 3            # of a node at least: `lscpu` has each word before a colon once
-MAX_STRAY = 0.05         # of all lines: what pdsh itself says
+_DEVICES = re.compile(r"(?:GPU|CPU|NIC|HCA|NUMA|gpu|cpu|card|core|numa|socket|mlx[0-9]_|eth|ib|nvme|sd)[0-9\[]")
+MIN_LINES = 3            # of one node at least: `lscpu` has each word before a colon once
+MAX_STRAY = 0.05         # of all lines: what is of no node
+FEW_LINES = 6            # of which one may be of no node, as a prompt
+MAX_BEFORE = 8           # lines before the first of a node
+MAX_COPIES = 20_000_000  # lines of all nodes together
 
 
-def may_be(line: str) -> bool:
-    """Whether a text with this first line is worth a look."""
-    return _PREFIX.match(line) is not None or _RULE.match(line) is not None
+def may_be(lines: Sequence[str]) -> bool:
+    """Whether a text with these first lines is worth a look."""
+    filled = [line for line in lines if line.strip()][:MAX_BEFORE]
+    return any(_PREFIX.match(line) or _FOLDED.match(line) or _RULE.match(line) for line in filled)
 
 
-def by_node(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The lines of each node, at their places in the text (other places are empty); {} where it is not such a text."""
-    return _prefixed(lines) or _blocks(lines)
+def by_node(lines: Sequence[str]) -> dict[str, dict[int, str]]:
+    """The lines of each node by their places in the text, from 0; {} where it is not such a text."""
+    found = _prefixed(lines) or _blocks(lines)
+    for place, line in enumerate(lines) if found else ():
+        if match := _OF_NODE.match(line):
+            for node in _nodes(match[1]):
+                found.setdefault(node, {place: line[match.end():]})       # all that there is about it
+    return found
 
 
-def _prefixed(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[tuple[int, str]]] = {}
-    filled = stray = 0
-    for number, line in enumerate(lines):
-        if not line.strip():
+def placed(own: Mapping[int, str]) -> tuple[str, ...]:
+    """The lines at their places; other places are empty."""
+    found = [""] * (max(own, default=-1) + 1)
+    for place, line in own.items():
+        found[place] = line
+    return tuple(found)
+
+
+# --- node01: line -------------------------------------------------------------------------------------------------
+
+
+def _prefixed(lines: Sequence[str]) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    filled = stray = copies = 0
+    for place, line in enumerate(lines):
+        if not line.strip() or _ABOUT.match(line):
             continue
         filled += 1
-        match = _PREFIX.match(line)
-        if match is None or not _is_node(match[1]):
-            stray += 1
-            if stray > 3 + MAX_STRAY * len(lines):
-                return {}
-        else:
-            found.setdefault(match[1], []).append((number, line[match.end():]))
-    if not found or stray > MAX_STRAY * filled or any(len(own) < MIN_LINES for own in found.values()):
-        return {}
-    return {node: _placed(own) for node, own in found.items()}
+        nodes, rest = _split(line)
+        stray += not nodes
+        copies += len(nodes)
+        if stray > 3 + MAX_STRAY * len(lines) or copies > MAX_COPIES:
+            return {}
+        for node in nodes:
+            found.setdefault(node, {})[place] = rest
+    return found if stray <= max(filled >= FEW_LINES, MAX_STRAY * filled) and _are_nodes(found) else {}
 
 
-def _is_node(name: str) -> bool:
-    return is_node_name(name) and name.lower() not in _PROGRAMS and not name.startswith(("slurmd-", "slurmctld-"))
+def _split(line: str) -> tuple[tuple[str, ...], str]:
+    """The nodes that a line is of, and the line."""
+    match = _PREFIX.match(line) or _FOLDED.match(line)
+    return (_nodes(match[1]), line[match.end():]) if match else ((), line)
 
 
-def _placed(own: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    placed = [""] * (own[-1][0] + 1)
-    for number, line in own:
-        placed[number] = line
-    return tuple(placed)
+@lru_cache(maxsize=4096)
+def _nodes(name: str) -> tuple[str, ...]:
+    if "[" in name or "," in name:
+        try:
+            return () if _DEVICES.match(name) else tuple(expand(name))
+        except UsageError:
+            return ()
+    known = is_node_name(name) and name.lower() not in _PROGRAMS and not name.startswith(("slurmd-", "slurmctld-"))
+    return (name,) if known else ()
 
 
-def _blocks(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _are_nodes(found: Mapping[str, Mapping[int, str]]) -> bool:
+    """Each has lines enough, or is of a series (node01, node02) with one that has: a node may say but one line."""
+    rich = {_series(name) for name, own in found.items() if len(own) >= MIN_LINES}
+    names = [name for name, own in found.items() if len(own) < MIN_LINES]
+    return bool(rich) and all(_series(name) in rich and _SERIES.search(name) and not _DEVICES.match(name)
+                              for name in names)
+
+
+def _series(name: str) -> str:
+    return _SERIES.sub("#", name.partition(".")[0])
+
+
+# --- blocks under their nodes -------------------------------------------------------------------------------------
+
+
+def _blocks(lines: Sequence[str]) -> dict[str, dict[int, str]]:
     """Between two rules of dashes stand the nodes, below them what all of these printed."""
     starts = list(_starts(lines))
-    if not starts or any(line.strip() for line in lines[:starts[0][0]]):
+    if not starts or sum(bool(line.strip()) for line in lines[:starts[0][0]]) > MAX_BEFORE:
         return {}
-    found: dict[str, list[tuple[int, str]]] = {}
-    for place, (number, nodes) in enumerate(starts):
-        end = starts[place + 1][0] if place + 1 < len(starts) else len(lines)
-        own = [(n, lines[n]) for n in range(number + 3, end)]
+    found: dict[str, dict[int, str]] = {}
+    copies = 0
+    for number, (start, nodes) in enumerate(starts):
+        end = starts[number + 1][0] if number + 1 < len(starts) else len(lines)
+        own = {place: lines[place] for place in range(start + 3, end) if not _ABOUT.match(lines[place])}
+        copies += len(own) * len(nodes)
+        if copies > MAX_COPIES:
+            return {}
         for node in nodes:
-            found.setdefault(node, []).extend(own)
-    return {node: _placed(own) for node, own in found.items() if own}
+            found.setdefault(node, {}).update(own)
+    return {node: own for node, own in found.items() if own}
 
 
 def _starts(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -19,11 +19,12 @@ from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, docume
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.facts import Document
 from hpcadmin.files import read_bounded
-from hpcadmin.gathered import by_node, may_be
+from hpcadmin.gathered import by_node, may_be, placed
 from hpcadmin.hosts import is_node_name
 
 MAX_FILES = 200_000
-PEEK = 1024                              # of a file, to see whether it may be of many nodes
+PEEK = 4096                              # of a file, to see whether it may be of many nodes
+MAX_PLACED = 20_000_000                  # lines of all nodes of such a text, with those that are another node's
 MAX_TREE_FILE = 256 * 1024               # of a file of /sys or /proc
 MAX_ARCHIVE = 512 * 1024 * 1024          # unpacked
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
@@ -71,7 +72,7 @@ def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
 
 def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
     """One reader for each node in a text that pdsh, clush or dshbak made of many; else the reader as it is."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, dict[int, str]] = {}
     file = ""
     try:
         if isinstance(reader, partial) and reader.func is _content:
@@ -84,13 +85,19 @@ def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
         found = {}                       # who reads it says so
     if not found:
         yield name, reader
-    for own, lines in found.items():
-        yield own, partial(iter, documents(file, "\n".join(lines).encode("utf-8", "surrogateescape")))
+    whole = sum(max(own) for own in found.values()) <= MAX_PLACED
+    for node, own in found.items():
+        yield node, partial(_of_many, file if whole else f"{file} (lines of {node})", own, whole)
 
 
-def _nodes_in(head: Callable[..., bytes]) -> dict[str, tuple[str, ...]]:
-    first = next((line for line in clean_lines(decode(head(limit=PEEK))) if line.strip()), "")
-    return by_node(clean_lines(decode(head(limit=MAX_BYTES)))) if may_be(first) else {}
+def _nodes_in(head: Callable[..., bytes]) -> dict[str, dict[int, str]]:
+    return by_node(clean_lines(decode(head(limit=MAX_BYTES)))) if may_be(clean_lines(decode(head(limit=PEEK)))) else {}
+
+
+def _of_many(name: str, own: Mapping[int, str], whole: bool) -> Iterator[Item]:
+    """whole: line numbers are those of the file."""
+    text = "\n".join(placed(own) if whole else own.values())
+    yield from documents(name, text.encode("utf-8", "surrogateescape"))
 
 
 def load(node: str, loaders: Iterable[Loader]) -> Taken:
