@@ -8,8 +8,9 @@ import pytest
 
 from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import Document, readers
+from hpcadmin.facts import Document, read_document, readers
 from hpcadmin.facts._readers import Reader
+from hpcadmin.facts._seen import Seen
 
 ROOT = Path(__file__).resolve().parent
 CORPUS = ROOT.parents[1] / "shared" / "corpus" / "topo"
@@ -41,7 +42,7 @@ def check(path: Path) -> None:
         for reader in readers():
             if document.form not in reader.forms or reader.name in WITHOUT or not says_something(reader, document):
                 continue
-            assert reader.may_read(document), f"{path.name}: {reader.name} has no mark of it"
+            assert reader.may_read(document.distinct, document.text), f"{path.name}: {reader.name} has no mark of it"
             # Nor may a part of it be read that has none.
             rest = Document(document.name, document.form, unmarked(reader, document.lines))
             assert not says_something(reader, rest), f"{path.name}: {reader.name} reads it without any of its marks"
@@ -66,3 +67,24 @@ def test_corpus() -> None:
         except AssertionError as exc:
             failed.append(str(exc).split("\n", maxsplit=1)[0])
     assert not failed, "\n".join(failed)
+
+
+def test_what_lines_say_is_learnt_and_changes_nothing() -> None:
+    """A line that comes again is looked at once; then only those that say something are looked at."""
+    asked: list[str] = []
+
+    def says(line: str) -> bool:
+        asked.append(line)
+        return "mark" in line
+
+    seen = Seen(says)
+    lines = ["dull", "a mark", "x" * 1000]
+    assert [seen.worth(lines) for _ in range(4)] == [lines, lines, lines[1:], lines[1:]]
+    assert asked == ["dull", "a mark"]
+
+
+def test_reading_a_text_again_says_the_same() -> None:
+    for path in SAMPLES:
+        for document in documents(path.name, path.read_bytes()):
+            first = read_document(document)
+            assert read_document(document) == first == read_document(document)

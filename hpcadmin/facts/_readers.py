@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import quote
 from hpcadmin.facts._prefixes import has_prefix, without_prefixes
 from hpcadmin.facts._reading import Document, Reading
+from hpcadmin.facts._seen import Seen
 
 # What is a log itself is read with its times.
 _LOGS = frozenset({"dmesg", "slurmd log"})
-_SHORT = 400                     # characters of a line that is worth remembering
 _XML = ("<?xml", "<topology", "<system ", "<graphs", "<nvidia_smi_log")
-
-
-def _remembered(says: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Outputs of many nodes have most of their lines in common."""
-    known = lru_cache(maxsize=1 << 14)(says)
-    return lambda line: known(line) if len(line) < _SHORT else says(line)
-
-
-_has_prefix = _remembered(has_prefix)
 
 
 @dataclass(frozen=True)
@@ -39,13 +30,11 @@ class Reader:
     marks: tuple[str, ...] = ()      # a text that has none of these is not for it; (): it must look itself
     opens: Callable[[str], bool] | None = None      # nor is one of which this is true of no line
 
-    def may_read(self, document: Document) -> bool:
-        """Without reading it. A tree of files has no lines."""
-        if document.form not in self.forms or not document.lines:
-            return document.form in self.forms
-        if self.marks and not any(mark in document.digest for mark in self.marks):
+    def may_read(self, lines: Sequence[str], text: str) -> bool:
+        """By the different lines of a document, and by these as a text."""
+        if self.marks and not any(mark in text for mark in self.marks):
             return False
-        return self.opens is None or any(map(self.opens, document.distinct))
+        return self.opens is None or any(map(self.opens, lines))
 
 
 @dataclass(frozen=True)
@@ -70,10 +59,19 @@ def readers() -> tuple[Reader, ...]:
         if not info.name.startswith("_"):
             module = importlib.import_module(f"hpcadmin.facts.{info.name}")
             if hasattr(module, "FORMS"):
-                opens = _remembered(module.opens) if hasattr(module, "opens") else None
                 found.append(Reader(info.name, tuple(module.FORMS), module.read,
-                                    tuple(getattr(module, "MARKS", ())), opens))
+                                    tuple(getattr(module, "MARKS", ())), getattr(module, "opens", None)))
     return tuple(found)
+
+
+def says_something(line: str) -> bool:
+    """Whether anybody looks for such a line: alone it leads to a reading, or to nothing."""
+    return has_prefix(line) or any(
+        any(mark in line for mark in reader.marks) or (reader.opens is not None and reader.opens(line))
+        for reader in readers())
+
+
+_seen = Seen(says_something)
 
 
 def read_document(document: Document) -> Outcome:
@@ -95,9 +93,11 @@ def read_document(document: Document) -> Outcome:
 def _all(document: Document) -> tuple[list[Reading], list[str]]:
     readings: list[Reading] = []
     errors: list[str] = []
+    lines = _seen.worth(document.distinct)
+    text = "\n".join(lines)
     for reader in readers():
-        if not reader.may_read(document):
-            continue
+        if document.form not in reader.forms or (document.lines and not reader.may_read(lines, text)):
+            continue                     # a tree of files has no lines
         try:
             readings += reader.read(document)
         except ParseError as exc:
@@ -107,7 +107,7 @@ def _all(document: Document) -> tuple[list[Reading], list[str]]:
 
 def _without_prefixes(document: Document) -> Document | None:
     """As it was before a log put times or ranks before its lines; None where none did."""
-    lines = without_prefixes(document.lines) if any(map(_has_prefix, document.distinct)) else None
+    lines = without_prefixes(document.lines) if any(map(has_prefix, _seen.worth(document.distinct))) else None
     if lines is None:
         return None
     start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_XML)), None)

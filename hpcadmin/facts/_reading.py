@@ -41,11 +41,6 @@ class Document:
         """Each different line once: of `lspci -vvv` that is a tenth of them."""
         return tuple(dict.fromkeys(self.lines))
 
-    @cached_property
-    def digest(self) -> str:
-        """The different lines as one text, to look for pieces of a line in."""
-        return "\n".join(self.distinct)
-
 
 @dataclass(frozen=True)
 class Finding:
