@@ -10,14 +10,15 @@ from functools import lru_cache
 from hpcadmin.errors import UsageError
 from hpcadmin.hosts import expand, is_node_name
 
-_PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,100}): ?")
-_FOLDED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}): ?")
+_PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,100}):(?: |\Z)")
+_FOLDED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
+_TIME = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T)?[0-9]{2}:[0-9]{2}[:.,Z+-]")      # 10:11:12 is no node either
 _RULE = re.compile(r"-{5,80}\s*\Z")
 _COUNT = re.compile(r"\s*\([0-9]{1,7}\)\s*\Z")
 _SERIES = re.compile("[0-9]+")
 # What the tools themselves say, of a node or of none, and the command that was typed.
 _ABOUT = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush|pdsh|dshbak): |[^\n]{0,120}[$#>] ?(?:pdsh|clush)\b")
-_OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}): ?")
+_OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
 # What programs put before a colon at the beginning of each line, and is no node.
 _PROGRAMS = frozenset({
     "slurmd", "slurmctld", "slurmdbd", "slurmstepd", "srun", "sbatch", "scontrol", "error", "warning", "info", "debug",
