@@ -7,12 +7,14 @@ import os
 import pickle
 import signal
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from pathlib import PurePath
 
 from hpcadmin import inventory as inventories
 from hpcadmin.errors import HpcadminError, ParseError
@@ -163,6 +165,7 @@ def _read_packed(item: tuple[str, list[Loader]]) -> _Sent:
 def read_one(taken: Taken) -> Read:
     """Pure: one node's texts to that node. Nothing in them changes what another node becomes."""
     parts: list[Part] = []
+    places: list[str] = []               # where each part was read
     problems = list(taken.errors)
     refused: list[str] = []
     sources: list[Source] = []
@@ -176,12 +179,16 @@ def read_one(taken: Taken) -> Read:
         if not taken.documents:
             return Read(taken.node, replace(node, sources=tuple(sources), problems=(*node.problems, *problems)))
         parts.append(Part("the capture", node, frozenset({"gpus", "nics", "pci"}.difference(node.unknown))))
+        places.append(file)
     statements = []
     for document in taken.documents:
         outcome = read_document(document)
         statements.append(Statement(taken.node, document.name, outcome.readings, outcome.errors))
         sources.append(Source(document.name, tuple(dict.fromkeys(r.kind for r in outcome.readings)), _sum(document)))
-        parts += _parts(document, outcome, refused, problems)
+        for line, part in _parts(document, outcome, refused, problems):
+            parts.append(part)
+            places.append(f"{PurePath(document.name).name}:{line}")
+    parts = _named_apart(parts, places)
     if not parts and _about_fabric(statements) and not refused:
         return Read(taken.node, statements=tuple(statements))
     if not parts:
@@ -198,8 +205,16 @@ def _about_fabric(statements: Iterable[Statement]) -> bool:
     return any(isinstance(reading.value, Dump) for one in statements for reading in one.readings)
 
 
-def _parts(document: Document, outcome: Outcome, refused: list[str], problems: list[str]) -> Iterator[Part]:
-    """What the document says of the node; what may not be used is named in `refused`."""
+def _named_apart(parts: Sequence[Part], places: Sequence[str]) -> list[Part]:
+    """Two outputs of one tool are two sources, and are named with their places."""
+    counts = Counter(part.source for part in parts)
+    return [part if counts[part.source] == 1 else replace(part, source=f"{part.source} in {place}")
+            for part, place in zip(parts, places, strict=True)]
+
+
+def _parts(document: Document, outcome: Outcome, refused: list[str],
+           problems: list[str]) -> Iterator[tuple[int, Part]]:
+    """What the document says of the node, and the line from which on; what may not be used is named in `refused`."""
     for error in outcome.errors:
         refused.append(error)
     for reading in outcome.readings:
@@ -215,7 +230,7 @@ def _parts(document: Document, outcome: Outcome, refused: list[str], problems: l
         for finding in reading.findings:
             if not finding.note:
                 problems.append(f"{reading.kind}: {finding.what}")
-        yield part
+        yield reading.first, part
 
 
 def _sum(document: Document) -> str:

@@ -1,6 +1,7 @@
 """CPU facts in the shapes in which people have them; joins that agree and that do not."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,23 @@ from strategies import Machine, Thread
 
 from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError
-from hpcadmin.facts import Document, Reading, _cpu, cpu_topology, cpuinfo, hostif, lscpu, numactl, slurmd, sysfs_tree
-from hpcadmin.model import Core, Cpu, NumaNode
+from hpcadmin.facts import (
+    Document,
+    Part,
+    Reading,
+    _cpu,
+    cpu_topology,
+    cpuinfo,
+    hostif,
+    lscpu,
+    merge,
+    numactl,
+    slurmd,
+    sysfs_tree,
+)
+from hpcadmin.intake import Taken
+from hpcadmin.model import Core, Cpu, Node, NumaNode
+from hpcadmin.reading import read_one
 
 OLD = """Architecture:          x86_64
 CPU op-mode(s):        32-bit, 64-bit
@@ -467,3 +483,47 @@ def test_a_dump_of_a_kernel_without_numa_lacks_nothing() -> None:
     lines = tuple(f"/{path}:{text.strip()}" for path, text in files.items())
     (excerpt,) = sysfs_tree.read(Document("x", "text", lines))
     assert "no NUMA nodes in the dump" in excerpt.missing
+
+
+def test_a_view_of_a_part_is_no_source_of_the_nodes_cpus() -> None:
+    """`lstopo` bound or restricted to a part of the node looks whole; lscpu beside it shows more."""
+    half = Cpu(sockets=1, cores_per_socket=2, threads_per_core=2, cores=CORES[:2], numa=NODES[:1])
+    counted = Cpu(sockets=2, cores_per_socket=2, threads_per_core=2, numa=NODES, model="X")
+    node = merge("node", [Part("hwloc XML", Node("", cpu=half, memory_mib=100)), Part("lscpu", Node("", cpu=counted)),
+                          Part("slurmd -C", Node("", cpu=Cpu(sockets=2, cores_per_socket=2, threads_per_core=2),
+                                                 memory_mib=300))])
+    assert (node.cpu.sockets, node.cpu.cores_per_socket, node.cpu.cores, node.memory_mib) == (2, 2, (), 300)
+    assert node.problems == ("CPU: hwloc XML shows CPUs 0-1,4-5, lscpu has 0-7: hwloc XML is of a part of the node and "
+                             "is not used",)
+    siblings_off = replace(half, offline=(2, 3, 6, 7))
+    assert _cpu.narrow({"hwloc XML": siblings_off, "lscpu": counted}, []) == frozenset()
+
+
+def test_the_names_of_files_do_not_choose_whom_to_believe() -> None:
+    other = tuple(NumaNode(node.id, tuple(reversed(NODES))[node.id].cpus) for node in NODES)
+    parts = [Part("lscpu", Node("", cpu=Cpu(sockets=2, cores_per_socket=2, threads_per_core=2, numa=other, model="X"))),
+             Part("/sys", Node("", cpu=WHOLE))]
+    assert merge("node", parts).cpu.numa == merge("node", parts[::-1]).cpu.numa == NODES
+
+
+def test_two_outputs_of_one_tool_are_two_sources() -> None:
+    lines = OLD.split("\n")
+    changed = [line.replace("4", "8") if line.startswith("Core(s)") else line for line in lines]
+    changed = [line.replace("2", "1") if line.startswith("Thread(s)") else line for line in changed]
+    node = read_one(Taken("n", [Document("a/new.txt", "text", tuple(lines)),
+                                Document("a/old.txt", "text", tuple(changed))])).node
+    assert node is not None
+    assert (node.cpu.sockets, node.cpu.cores_per_socket, node.cpu.threads_per_core) == (2, None, None)
+    assert any("lscpu in old.txt:1 counts" in problem and "lscpu in new.txt:1" in problem for problem in node.problems)
+
+
+def test_lists_of_what_might_be_plugged_in_are_no_nodes() -> None:
+    value = lscpu.Lscpu(cpus=2, online=(0, 1), numa={0: tuple(range(16))})
+    assert _cpu.from_lscpu(value).numa == ()
+
+
+def test_the_longer_distances_are_those_of_the_whole_node() -> None:
+    all_nodes = (NumaNode(0, (0, 1), None, (10, 80)), NumaNode(1, (), 100, (80, 10)))
+    cpu, problems = joined(hwloc=Cpu(numa=(NumaNode(0, (0, 1), 50, (10,)),)), numactl=Cpu(numa=all_nodes))
+    assert [node.distances for node in cpu.numa] == [(10, 80), (80, 10)]
+    assert problems == []

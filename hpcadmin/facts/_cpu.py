@@ -125,6 +125,8 @@ def _shared(topology: CpuTopology, online: Cpus) -> list[Cpus]:
 def from_lscpu(lscpu: Lscpu, problems: list[str] | None = None) -> Cpu:
     """With a table of CPUs (-p, -e) whole; else counts alone: the numbering of cores is then not told."""
     numa = tuple(NumaNode(number, cpus) for number, cpus in sorted((lscpu.numa or {}).items()))
+    if lscpu.online and {cpu for node in numa for cpu in node.cpus} - {*lscpu.online, *lscpu.offline}:
+        numa = ()                        # lists of what might be plugged in (s390), not of what is there
     model = "" if lscpu.model == "-" else lscpu.model
     cpu = Cpu()
     if lscpu.topology is not None:
@@ -176,6 +178,22 @@ def join(sources: Mapping[str, Cpu], problems: list[str]) -> Cpu:
         architecture=next((cpu.architecture for cpu in sources.values() if cpu.architecture), ""),
         sockets=counts[0], cores_per_socket=counts[1], threads_per_core=counts[2], cores=cores, numa=numa,
         offline=_join_offline(whole or sources, problems), l3=l3)
+
+
+def narrow(sources: Mapping[str, Cpu], problems: list[str]) -> frozenset[str]:
+    """The sources that tell of fewer CPUs than another does (made inside a job, or of a part that was asked for): of
+    these neither cores nor counts nor memory are the node's."""
+    shown = {name: {one for core in cpu.cores for one in core.cpus} | {one for node in cpu.numa for one in node.cpus}
+             for name, cpu in sources.items()}
+    found: dict[str, None] = {}
+    for name, cpu in sources.items():
+        wider = next((other for other in sources if cpu.cores and shown[name] < shown[other]
+                      and shown[other] - shown[name] - set(cpu.offline)), "")
+        if wider:
+            found[name] = None
+            problems.append(f"CPU: {name} shows CPUs {fold_ids(shown[name])}, {wider} has {fold_ids(shown[wider])}: "
+                            f"{name} is of a part of the node and is not used")
+    return frozenset(found)
 
 
 Counts = tuple[int | None, int | None, int | None]
@@ -291,7 +309,7 @@ def _join_numa(sources: Mapping[str, Cpu], problems: list[str]) -> tuple[NumaNod
                                 f"{name}, {' '.join(map(str, mine.distances))} by {trusted}")
             nodes[number] = replace(
                 mine, memory_mib=node.memory_mib if mine.memory_mib is None else mine.memory_mib,
-                distances=mine.distances or node.distances)
+                distances=max(mine.distances, node.distances, key=len))
     return tuple(nodes[number] if len(nodes[number].distances) in (0, len(nodes)) else replace(
         nodes[number], distances=()) for number in sorted(nodes))
 

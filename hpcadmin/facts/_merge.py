@@ -23,6 +23,8 @@ _FIXED_NIC = ("guid", "port_guid", "mac", "pci", "numa", "link_layer", "psid")
 _FREE = frozenset({"tools", "versions", "settings", "problems", "unknown", "sources", "gpus", "gpu_links", "nics",
                    "pci", "cpu", "name", "captured", "addresses", "mounts", "neighbours", "bmc", "memory_mib",
                    "simulated"})
+# Of CPUs: what names each core before what counts, the kernel's words before what was made of them.
+_BEST = ("the capture", "/sys", "hwloc XML", "lstopo text", "lscpu -p", "lscpu -J", "lscpu", "numactl -H", "slurmd -C")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class _Merged:
 def merge(name: str, parts: Sequence[Part]) -> Node:
     """One node of them all. parts: the one that is believed first comes first."""
     merged = _Merged()
-    cpu = _cpu.join({part.source: part.node.cpu for part in parts if part.node.cpu != Cpu()}, merged.problems)
+    narrow = _cpu.narrow(_cpus(parts), merged.problems)
+    parts = [replace(part, node=without_cpus(part.node)) if part.source in narrow else part for part in parts]
+    cpu = _cpu.join(_cpus(parts), merged.problems)
     gpus = _gpus(parts, merged)
     nics = _nics(parts, merged)
     pci = _devices([(part.source, part.node.pci) for part in parts], _same_pci, (), merged, lambda d: d.address)
@@ -64,6 +68,22 @@ def merge(name: str, parts: Sequence[Part]) -> Node:
     problems = [*(problem for part in parts for problem in part.node.problems), *merged.problems]
     return Node(name, cpu=cpu, gpus=gpus, nics=nics, pci=tuple(sorted(pci, key=lambda d: pci_key(d.address))),
                 unknown=tuple(unknown), problems=tuple(dict.fromkeys(problems)), **values)
+
+
+def without_cpus(node: Node) -> Node:
+    """What is left of a view that does not show all CPUs: neither their counts and numbers, nor which of them are near
+    a device, nor how much memory there is."""
+    return replace(
+        node, cpu=Cpu(model=node.cpu.model, architecture=node.cpu.architecture), memory_mib=None,
+        gpus=tuple(replace(gpu, local_cpus=()) for gpu in node.gpus),
+        pci=tuple(replace(device, local_cpus="") for device in node.pci))
+
+
+def _cpus(parts: Sequence[Part]) -> dict[str, Cpu]:
+    """By source, the best first whatever the files are called."""
+    told = [(part.source, part.node.cpu) for part in parts if part.node.cpu != Cpu()]
+    return dict(sorted(told, key=lambda each: next(
+        (rank for rank, kind in enumerate(_BEST) if each[0] == kind or each[0].startswith(f"{kind} in ")), len(_BEST))))
 
 
 def _told(what: str, parts: Sequence[Part]) -> bool:
