@@ -23,6 +23,7 @@ _OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\
 _PROGRAMS = frozenset({
     "slurmd", "slurmctld", "slurmdbd", "slurmstepd", "srun", "sbatch", "scontrol", "error", "warning", "info", "debug",
     "debug2", "debug3", "kernel", "fatal", "pdsh", "clush", "ssh", "mpirun", "nccl",
+    "nvrm", "nvidia", "nvidia-modeset", "nvidia-uvm", "nvidia-fabricmanager", "mlx5_core", "amdgpu", "pcieport",
 })
 _DEVICES = re.compile(r"(?:GPU|CPU|NIC|HCA|NUMA|gpu|cpu|card|core|numa|socket|mlx[0-9]_|eth|ib|nvme|sd)[0-9\[]")
 MIN_LINES = 3            # of one node at least: `lscpu` has each word before a colon once
@@ -89,8 +90,9 @@ def _nodes(name: str) -> tuple[str, ...]:
             return () if _DEVICES.match(name) else tuple(expand(name))
         except UsageError:
             return ()
-    known = is_node_name(name) and name.lower() not in _PROGRAMS and not name.startswith(("slurmd-", "slurmctld-"))
-    return (name,) if known else ()
+    if name.isdigit() or name.lower() in _PROGRAMS or name.startswith(("slurmd-", "slurmctld-", "nvidia-nvswitch")):
+        return ()                        # a rank, a program, a driver
+    return (name,) if is_node_name(name) else ()
 
 
 def _are_nodes(found: Mapping[str, Mapping[int, str]]) -> bool:

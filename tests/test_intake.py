@@ -214,6 +214,7 @@ def test_several_such_texts_are_joined_by_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [
     "Architecture: x86_64\nCPU(s): 4\nSocket(s): 1\n", "slurmd-n1: debug: a\nslurmd-n1: debug: b\nslurmd-n1: x: c\n",
     "error: a\nerror: b\nerror: c\n", "-----\nn1\n", "", "GPU0: a\nGPU0: b\nGPU0: c\nGPU1: a\n",
+    "NVRM: a\nNVRM: b\nNVRM: c\n", "0: a\n0: b\n0: c\n",
     "c1:00.0 a\nc1:00.1 b\nc1:00.2 c\nc2:00.0 d\n", "GPU[0]: a\nGPU[0]: b\nGPU[0]: c\n",
     "n1: a\nn1: b\nplain\nplain\nplain\nplain\n"])
 def test_texts_of_one_node_stay_whole(tmp_path: Path, text: str) -> None:
