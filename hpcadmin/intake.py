@@ -64,7 +64,7 @@ def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
     """
     loaders: dict[str, list[Loader]] = {}
     for path in paths:
-        for name, reader in _walk(path):
+        for name, reader in _walk(path, node):
             for own, each in _gathered(name, reader):
                 loaders.setdefault(node or own, []).append(each)
     return loaders
@@ -128,8 +128,8 @@ def _put(taken: Taken, item: Item) -> None:
         taken.errors.append(f"{file}: larger than {MAX_BYTES} bytes: its end is not here")
 
 
-def _walk(path: str) -> Iterator[tuple[str, Loader]]:
-    """(node, what reads its texts) of all that a path given by the user holds."""
+def _walk(path: str, node: str) -> Iterator[tuple[str, Loader]]:
+    """(node, what reads its texts) of all that a path given by the user holds. node: what has no name of its own."""
     if path == "-":
         yield "stdin", partial(iter, (("stdin", sys.stdin.buffer.read(MAX_BYTES + 1)),))
         return
@@ -139,24 +139,24 @@ def _walk(path: str) -> Iterator[tuple[str, Loader]]:
     try:
         place = place.resolve() if place.is_symlink() else place     # the user named the link: that one is followed
         if place.is_dir():
-            yield from _folder(place)
+            yield from _folder(place, node)
         else:
             yield from _file(place, _node_of(place.name) or "node")
     except OSError as exc:
         raise UsageError(f"cannot be read: {exc.strerror}", where=path) from exc
 
 
-def _folder(folder: Path) -> Iterator[tuple[str, Loader]]:
-    if _is_tree(folder):
-        yield _node_of(folder.name) or "node", partial(_of_node, folder)
-        return
+def _folder(folder: Path, node: str) -> Iterator[tuple[str, Loader]]:
     entries = sorted((entry for entry in os.scandir(folder) if not entry.name.startswith(".")),
                      key=lambda entry: entry.name)
     if len(entries) > MAX_FILES:
         raise UsageError(f"more than {MAX_FILES} files", where=str(folder))
+    if _is_tree(folder) or _of_tools(entries):
+        yield _node_of(folder.resolve().name) or "node", partial(_of_node, folder)
+        return
     empty = True
     for entry in entries:
-        path, name = Path(entry.path), _node_of(entry.name)
+        path, name = Path(entry.path), _node_of(entry.name) or node
         if not name:
             raise UsageError(f"{entry.name!r} is not named after a node", where=str(folder),
                              hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
@@ -170,6 +170,12 @@ def _folder(folder: Path) -> Iterator[tuple[str, Loader]]:
             yield from _file(path, name)
     if empty:
         raise UsageError("the folder has no captures (NODE.txt, or NODE/ with texts)", where=str(folder))
+
+
+def _of_tools(entries: Sequence[os.DirEntry[str]]) -> bool:
+    """Whether it is the folder of one node: lscpu.txt, topo.txt, nothing named after a node."""
+    return bool(entries) and all(is_tool(_node_of(entry.name)) and entry.is_file(follow_symlinks=False)
+                                 for entry in entries)
 
 
 def _of_node(folder: Path) -> Iterator[Item]:

@@ -63,6 +63,19 @@ def test_a_link_that_the_user_named_is_followed(tmp_path: Path) -> None:
     assert list(taken(tmp_path / "latest")) == ["n1"]
 
 
+def test_a_folder_of_tools_is_of_the_node_that_it_is_named_after(tmp_path: Path) -> None:
+    write(tmp_path, n7__lscpu_dot_txt="a", n7__topo_dot_txt="b", caps__topo_dot_txt="c", caps__n1_dot_txt="d")
+    assert taken(tmp_path / "n7") == {"n7": [str(tmp_path / "n7/lscpu.txt"), str(tmp_path / "n7/topo.txt")]}
+    assert list(taken(tmp_path / "caps")) == ["n1", "topo"]
+
+
+def test_a_name_that_is_no_nodes_is_of_the_node_that_is_named(tmp_path: Path) -> None:
+    write(tmp_path, n1_dot_txt="a")
+    (tmp_path / "my file.txt").write_text("b")
+    assert list(taken(tmp_path, node="n2")) == ["n2"]
+    assert len(taken(tmp_path, node="n2")["n2"]) == 2
+
+
 REFUSED = ["absent", "empty", "odd"]
 
 
@@ -97,6 +110,13 @@ def test_archives(tmp_path: Path, suffix: str, mode: str) -> None:
     files = {"caps/n1.txt": b"a", "caps/n2/topo.txt": b"b", "../../etc/n3": b"c"}
     path = archive(tmp_path / f"x.{suffix}", files, mode)
     assert list(taken(path)) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(("file", "node"), [
+    ("n1/topo.txt", "n1"), ("caps/n1.txt", "n1"), ("caps/n1/deep.txt", "n1"), ("topo.txt", "n9"), ("n1.txt", "n1"),
+])
+def test_whose_a_file_in_an_archive_is(tmp_path: Path, file: str, node: str) -> None:
+    assert list(taken(archive(tmp_path / "n9.tar.gz", {file: b"a"}))) == [node]
 
 
 def test_a_dump_of_sys_is_one_document(tmp_path: Path) -> None:
