@@ -242,9 +242,15 @@ def _archive(path: Path, node: str) -> Iterator[tuple[str, Item]]:
         yield node, tree(str(path), {name[len(top):]: data for name, data in files.items() if name.startswith(top)})
         return
     for name, data in files.items():
-        parts = PurePosixPath(name).parts
-        own = _node_of(parts[-2] if len(parts) > 2 else parts[-1])
-        yield own or node, (f"{path}:{name}", data)
+        yield _of_member(PurePosixPath(name).parts) or node, (f"{path}:{name}", data)
+
+
+def _of_member(parts: Sequence[str]) -> str:
+    """n2 of caps/n2/topo.txt and of n2/topo.txt, n1 of caps/n1.txt; "" of topo.txt."""
+    if len(parts) > 2:
+        return _node_of(parts[-2])
+    names = (_node_of(part) for part in reversed(parts))
+    return next((name for name in names if name and not is_tool(name)), "")
 
 
 def _unpack(path: Path) -> dict[str, bytes]:
