@@ -10,14 +10,11 @@ from dataclasses import dataclass, field, replace
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _links
 from hpcadmin.facts._base import cpu_list, fold_ids, quote
+from hpcadmin.facts._topo_legend import follows, legend_in, near_cpus
 from hpcadmin.facts._topo_text import Block
 from hpcadmin.facts._topo_words import Row, Tail, is_gpu
 
-_DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z](?:[A-Za-z0-9_.-]{0,39}[A-Za-z0-9])?)(?![A-Za-z0-9_.-])")
-_MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
 _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
-_NEAR_CPU = re.compile(r"The GPUs? that (?:have|has) an affinity with CPU ([0-9]{1,5}) (?:are|is):")
-_NUMBERS = re.compile(r"[0-9]{1,3}(?:, ?[0-9]{1,3}){0,63}\Z")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
 
 
@@ -73,7 +70,8 @@ class Matrix:
     @property
     def nvlink_proven(self) -> bool:
         """Whether the text itself shows that it is of topo -m, or of a driver that had no -mp yet: SOC was its word."""
-        return self.nvlink_told and (len(self.gpus) == 1 or self.command == "-m" or self.legend != "" or self.old or any(
+        shown = self.command == "-m" or self.legend != "" or self.old
+        return self.nvlink_told and (shown or len(self.gpus) == 1 or any(
             label.startswith("NV") for label in self.labels.values()))
 
     def links(self) -> list[list[int | None]] | None:
@@ -123,7 +121,7 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
     _tell_missing(rows, gpus, nics, fields, work)
     below = bisect_right(block.stream, block.rows[-1].end, key=lambda line: line[0])
     around = block.stream[below:block.after + 1]
-    legend, means = _legend(around, nics, work)
+    legend, means = legend_in(around, nics, work.last_line if open_end else 0)
     above = bisect_left(block.stream, header.line, key=lambda line: line[0])
     before = [text for _, text in block.stream[block.before:above]]
     asked = [match[1] for match in map(_ASKED.search, before) if match]
@@ -132,9 +130,10 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
         devices=tuple(legend.get(nic, "" if nic.startswith("NIC") else nic) for nic in nics),
         labels=work.labels, tails=work.tails, fields=fields, count=count,
         command={"--matrix": "-m", "--matrix_pci": "-mp"}.get(asked[-1], asked[-1]) if asked else "", legend=means,
-        header=header.there, old=any(row.old for row in rows), missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
+        header=header.there, old=any(row.old for row in rows),
+        missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
         first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows},
-        near_cpus=_near_cpus(around if not open_end else [line for line in around if line[0] != work.last_line]))
+        near_cpus=near_cpus(around if not open_end else [line for line in around if line[0] != work.last_line]))
 
 
 # --- names of the columns ---------------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
 def _names(work: _Work) -> list[str]:
     names = list(work.block.header.names)
     rows = [row.name for row in work.block.rows]
-    if work.right and not work.block.header.tails and names[-1] not in rows and not _follows(names):
+    if work.right and not work.block.header.tails and names[-1] not in rows and not follows(names):
         names.pop()                  # NIC1 may be what is left of NIC10
     if len(set(names)) != len(names):
         raise ParseError("a column of nvidia-smi topo -m appears twice")
@@ -153,16 +152,6 @@ def _names(work: _Work) -> list[str]:
                 raise ParseError(f"row {quote(name)} has no column of its own")
             names.append(name)
     return names
-
-
-def _follows(names: Sequence[str]) -> bool:
-    """Whether the last name has the number after that of the one before it."""
-    if len(names) < 2:
-        return names[-1] == "GPU0"
-    one, two = _NUMBERED.match(names[-2]), _NUMBERED.match(names[-1])
-    if one is None or two is None:
-        return False
-    return int(two[2]) == 0 if one[1] != two[1] else int(two[2]) == int(one[2]) + 1
 
 
 def _guess_names(work: _Work) -> list[str]:
@@ -236,7 +225,7 @@ def _cut_below(rows: Sequence[Row], work: _Work) -> str:
         return ""
     alike = {shape(row.tail.cpus or "") for row in rows[:-1]}
     alone = last.tail.last() == 1 and shape(last.tail.cpus or "") not in alike
-    return last.name if alone or not there.issuperset(filter(is_gpu, work.names)) else ""
+    return last.name if alone or not there.issuperset(n for n in work.names if is_gpu(n)) else ""
 
 
 def _without_stump(tail: Tail, sure: Sequence[Row], right: bool) -> Tail:
@@ -319,43 +308,9 @@ def listed(names: Sequence[str]) -> str:
     """GPU1-GPU7 for names that follow one another."""
     parts: list[list[str]] = []
     for name in names:
-        if parts and _follows([parts[-1][-1], name]) and _NUMBERED.sub(r"\1", name) == _NUMBERED.sub(
+        if parts and follows([parts[-1][-1], name]) and _NUMBERED.sub(r"\1", name) == _NUMBERED.sub(
                 r"\1", parts[-1][-1]):
             parts[-1].append(name)
         else:
             parts.append([name])
     return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(part) for part in parts)
-
-
-def _near_cpus(lines: Sequence[tuple[int, str]]) -> dict[int, tuple[int, ...]]:
-    """Answers of `nvidia-smi topo -c` below the matrix."""
-    found: dict[int, tuple[int, ...]] = {}
-    for place, (_, text) in enumerate(lines):
-        match = _NEAR_CPU.match(text.strip()) if "affinity with CPU" in text else None
-        follows = lines[place + 1][1].strip() if match and place + 1 < len(lines) else ""
-        if match and _NUMBERS.match(follows):
-            found[int(match[1])] = tuple(int(number) for number in follows.split(","))
-    return found
-
-
-def _legend(lines: Sequence[tuple[int, str]], nics: Sequence[str], work: _Work) -> tuple[dict[str, str], str]:
-    """(device of each NIC, what kind of legend it is)."""
-    devices: dict[str, str] = {}
-    kinds: set[str] = set()
-    old = begun = False
-    for number, text in lines:
-        begun = begun or (len(text) < 40 and text.strip(" \t*#").lower() == "legend:")
-        match = _MEANS.match(text)
-        if match:
-            kinds.add(match[1])
-            old = old or "Path traverses" in text
-        if "NIC" not in text or not text.lstrip(" \t-*").startswith("NIC"):
-            continue
-        for nic, device in _DEVICE_OF.findall(text):
-            stump = work.open_end and number == work.last_line and text.rstrip().endswith(device) and not _follows(
-                [devices.get(f"NIC{int(nic[3:]) - 1}", ""), device])
-            if nic in nics and not stump:
-                devices.setdefault(nic, device)
-    twice = {device for device in devices.values() if list(devices.values()).count(device) > 1}
-    devices = {nic: device for nic, device in devices.items() if device not in twice}
-    return devices, "" if not (kinds or begun) else "nvlink" if "NV#" in kinds else "old" if old else "plain"

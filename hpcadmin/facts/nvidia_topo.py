@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _topo_known
 from hpcadmin.facts._reading import Document, Reading
 from hpcadmin.facts._topo_matrix import Matrix, build
+from hpcadmin.facts._topo_shapes import lines_of
 from hpcadmin.facts._topo_text import blocks
 
 NAME = "nvidia_topo"
 ORDER = 94
 LIMIT = 256 * 1024
 COMMAND = "run 20 nvidia-smi topo -m"
-FORMS = ("text",)
+FORMS = ("text", "json")
 MARKS = ("GPU",)
 KIND = "nvidia-smi topo -m"
 
@@ -68,8 +70,9 @@ def _told(text: str | None) -> str:
 
 def read(document: Document) -> tuple[Reading, ...]:
     """A reading for each matrix in the document."""
+    lines, origin = lines_of(document.lines)
     try:
-        found = blocks(document.lines)
+        found = blocks(lines)
     except ParseError as exc:
         raise ParseError(exc.what, where=document.name) from exc
     readings = []
@@ -77,10 +80,16 @@ def read(document: Document) -> tuple[Reading, ...]:
         if block.p2p:
             continue                     # another question, which nvidia_p2p answers
         try:
-            readings.append(_reading(build(block, open_end=document.open_end)))
+            readings.append(_in_text(_reading(build(block, open_end=document.open_end)), origin))
         except ParseError as exc:
-            raise ParseError(exc.what, where=f"{document.name}:{block.header.line}") from exc
+            raise ParseError(exc.what, where=f"{document.name}:{origin[block.header.line - 1]}") from exc
     return tuple(readings)
+
+
+def _in_text(reading: Reading, origin: Sequence[int]) -> Reading:
+    """With the numbers of the lines that the text has."""
+    return replace(reading, first=origin[reading.first - 1], last=origin[reading.last - 1], findings=tuple(
+        replace(one, line=origin[one.line - 1] if one.line else None) for one in reading.findings))
 
 
 def _reading(matrix: Matrix) -> Reading:
