@@ -1,5 +1,6 @@
 """CPU facts in the shapes in which people have them; joins that agree and that do not."""
 
+import dataclasses
 import json
 from dataclasses import replace
 from typing import Any
@@ -303,6 +304,13 @@ def _two_sockets() -> Machine:
 def tree(files: dict[str, str]) -> Reading:
     (reading,) = sysfs_tree.read(Document("dump", "tree", tree=files))
     return reading
+
+
+def test_what_slurmd_would_make_of_uneven_sockets() -> None:
+    machine = dataclasses.replace(_two_sockets(), offline=frozenset({3, 7}))
+    reading = tree(strategies.sysfs(machine))
+    assert reading.known["cores_per_socket"] == [2, 1]
+    assert "SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=2, which multiplies to 4 CPUs" in said(reading)
 
 
 def test_a_dump_of_sys() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -191,7 +191,9 @@ def _reading(work: _Work, first: int, last: int) -> Reading:
         work.problems.append(f"the cpuset {path} has CPUs {fold_ids(own)}, in effect are only {fold_ids(effective)}")
     problems = tuple(dict.fromkeys([*sysfs.broken, *sysfs.all_problems(), *work.problems]))
     findings = [*(Finding(what) for what in problems), *(Finding(what, note=True) for what in work.notes)]
-    known = {**_known_cpu(work, online), **_known_numa(work), **_known_io(work), **_known_system(work, path)}
+    counts = _known_cpu(work, online)
+    findings += _slurmd(counts.get("slurmd_C_22_05"))
+    known = {**counts, **_known_numa(work), **_known_io(work), **_known_system(work, path)}
     if online:
         known |= {"allowed_cpuset": fold_ids(online & allowed if allowed else online),
                   "complete_cpuset": fold_ids(sysfs.present()), "machine_cpuset": fold_ids(online)}
@@ -206,6 +208,14 @@ def _reading(work: _Work, first: int, last: int) -> Reading:
     refused = "; ".join([*sysfs.broken, *([limited] if limited else [])])
     return Reading(KIND, first, last, value=value, known=known, findings=tuple(findings),
                    missing=tuple(work.missing), refused=refused)
+
+
+def _slurmd(line: dict[str, int] | None) -> Iterator[Finding]:
+    if line and (product := line["sockets_per_board"] * line["cores_per_socket"] * line["threads_per_core"]) != \
+            line["cpus"]:
+        yield Finding(f"slurmd -C would print CPUs={line['cpus']} SocketsPerBoard={line['sockets_per_board']} "
+                      f"CoresPerSocket={line['cores_per_socket']} ThreadsPerCore={line['threads_per_core']}, which "
+                      f"multiplies to {product} CPUs: not to be copied")
 
 
 def _known_cpu(work: _Work, online: Cpus) -> dict[str, Any]:
