@@ -3,7 +3,9 @@ less, never different."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -181,6 +183,48 @@ def test_a_whole_matrix_is_read_whole(machine: Machine, how: str, around: tuple[
     assert found[0].refused == ""
 
 
+def in_table(text: str) -> str:
+    """As a table of Markdown: the matrix alone, with its fields as the header names them."""
+    rows = []
+    for line in text.split("\n\n", maxsplit=1)[0].split("\n"):
+        cells = [cell.strip() for cell in line.split("\t")]
+        cells = cells[:-2] + cells[-1:] if line.startswith("GPU") and cells[-2] == "" else cells
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join([rows[0], "|---" * rows[0].count("|"), *rows[1:]]) + "\n"
+
+
+SHAPES = {
+    "escaped": lambda text: "{'rc': 0, 'topo': '" + text.replace("\n", "\\n").replace("\t", "\\t") + "'}\n",
+    "list": lambda text: repr(text.split("\n")) + "\n",
+    "blanks escaped": lambda text: "{\"topo\": \"" + text.expandtabs().replace("\n", "\\n") + "\"}\n",
+    "comment": lambda text: "/*\n" + "".join(f" * {line}\n" for line in text.split("\n")) + " */\n",
+    "hashes": lambda text: "".join(f"# {line}\n" for line in text.split("\n")),
+    "one line": lambda text: f"Mine is: {' '.join(text.split())}\n",
+    "table": in_table,
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=machines(), shape=st.sampled_from(sorted(SHAPES)))
+def test_a_whole_matrix_in_other_shapes(machine: Machine, shape: str) -> None:
+    found = read(Document("paste", lines=tuple(SHAPES[shape](machine.render()).rstrip("\n").split("\n"))))
+    assert len(found) == 1
+    check(machine, found[0], whole=shape != "table")
+    assert found[0].refused == ""
+    assert found[0].first == found[0].last or shape in ("comment", "hashes", "table")
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=machines(), data=st.data(), how=st.sampled_from(["tabs", "blanks"]))
+def test_a_matrix_cut_at_its_end_with_text_below(machine: Machine, data: st.DataObject, how: str) -> None:
+    lines = without_tabs(machine.render(), how).split("\n")[:len(machine.gpus) + 1]
+    text = "\n".join(lines)
+    text = text[:data.draw(st.integers(0, text.rindex("\n")))] + "\n```\n\nAny idea?\n"
+    for one in readings(text):
+        check(machine, one, whole=False)
+        assert one.missing
+
+
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), width=st.integers(20, 160), strip=st.booleans(), legend=st.booleans())
 def test_a_wrapped_matrix(machine: Machine, width: int, strip: bool, legend: bool) -> None:
@@ -302,6 +346,70 @@ def test_the_cpus_of_a_job_are_refused() -> None:
     assert "job or container" in matrix(mesh(2, "NV4"), tail="3\t0\t\tN/A").refused
     text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-3\t0\nGPU1\tSYS\t X \t\t1\n\nLegend:\n"
     assert "empty" in readings(text)[0].refused
+
+
+def test_affinity_of_no_cpu_at_all_is_a_job() -> None:
+    for tail in ("\t\t\tN/A", " " * 24 + "N/A"):
+        text = ("        GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+                f"GPU0     X      NV4     {tail}\nGPU1    NV4      X      {tail}\n{LEGEND}")
+        text = text if " " in tail else re.sub("(?<=[0-9X4DA]) {2,8}(?=[GCNX]|\\t)", "\t", text)
+        found = readings(text)[0]
+        assert "empty" in found.refused, tail
+        assert (found.missing, found.known["gpu_numa"]) == ((), [None, None])
+
+
+@pytest.mark.parametrize("rows", [
+    ["GPU0     X      SYS     0-47    0", "GPU1    SYS      X      0-47    0"],        # the third field is cut off
+    ["GPU0     X      SYS     0-47", "GPU1    SYS      X      0-47"],
+])
+def test_a_field_is_what_it_stands_below(rows: list[str]) -> None:
+    """The header lost its indentation, so nothing stands below anything."""
+    text = "GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n" + "\n".join(rows) + "\n" + LEGEND
+    found = readings(text)[0]
+    assert found.known["gpu_numa"] in ([0, 0], [None, None])
+    assert set(found.known["gpu_cpu_affinity_os"]) <= {"0-47", None}
+
+
+@pytest.mark.parametrize("cpus", ["0-23,4", "24-3", "0-23,12-35", "7,5"])
+def test_ids_that_do_not_ascend_are_no_list(cpus: str) -> None:
+    found = matrix(mesh(2, "NV4"), tail=f"{cpus}\t0\t\tN/A")
+    assert found.known["gpu_cpu_affinity_os"] == [None, None]
+    assert found.refused
+
+
+def test_one_gpu_has_no_link_whatever_was_asked() -> None:
+    text = "$ nvidia-smi topo -mp\n\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nNIC0\tPIX\t X \t\n"
+    assert readings(text)[0].known["links"] == [[-1]]
+
+
+def test_more_cells_than_columns_are_refused() -> None:
+    found = readings("GPU0 GPU1 CPU Affinity\nGPU0 X NV1 SYS 0-7\nGPU1 NV1 X SYS 8-15\n")[0]
+    assert "more than the header" in found.refused
+
+
+def test_a_legend_that_is_cut_shows_nothing() -> None:
+    text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
+    assert readings(text)[0].known["links"] == [[-1, 0], [0, -1]]
+    assert not readings(text)[0].value.nvlink_proven
+    assert readings(f"{text}\nLegend:\n\n  X    = Self\n")[0].known["links"] is None
+    assert readings(text.replace("PIX", "SOC"))[0].value.nvlink_proven      # drivers that wrote SOC had no -mp
+
+
+def test_remarks_behind_a_row() -> None:
+    text = "GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-7\nGPU1 NV4 X 8-15  \u2190 the other socket\n"
+    assert readings(text)[0].known["gpu_cpu_affinity_os"] == ["0-7", "8-15"]
+    assert readings(text.replace("\u2190", "# is"))[0].known["gpu_cpu_affinity_os"] == ["0-7", "8-15"]
+
+
+@pytest.mark.parametrize("text", [
+    "GPU0 X" + " " * 50_000 + "y", "| GPU0\n|" + "-" * 50_000 + "x", "GPU0 " * 20_000, "GPU0 X " * 2000,
+    "GPU0 GPU1 CPU Affinity " * 3000 + "GPU0 X GPU1 X", "\\tGPU0\\tX" * 8000, "\\nGPU0 X" + "'" * 50_000,
+])
+def test_long_lines_take_no_longer(text: str) -> None:
+    start = time.monotonic()
+    with contextlib.suppress(ParseError):
+        read(Document("x", lines=tuple(text.split("\n"))))
+    assert time.monotonic() - start < 5
 
 
 def test_a_matrix_of_peer_access_is_another_question() -> None:
