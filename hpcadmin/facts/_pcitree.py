@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcadmin.facts._base import pci_key
@@ -133,14 +133,23 @@ def with_parents(devices: Sequence[LspciDevice]) -> list[LspciDevice]:
     if not bridges:
         return _only_bridges(devices)
     found = []
+    roots: dict[tuple[int, int], str] = {}
     for device in devices:
-        parent = bridges.get(device.bus)
-        top, steps = device, 0
-        while (above := bridges.get(top.bus)) is not None and steps < 64 and above.address != top.address:
-            top, steps = above, steps + 1
-        found.append(replace(device, parent=parent.address if parent and parent is not device else "",
-                             root=top.address[:-5] if steps < 64 else ""))
+        bus = device.bus
+        parent = bridges.get(bus)
+        if bus not in roots:
+            roots[bus] = _root(device, bridges)
+        above = parent.address if parent and parent is not device else ""
+        found.append(LspciDevice(**{**device.__dict__, "parent": above, "root": roots[bus]}))
     return found
+
+
+def _root(device: LspciDevice, bridges: Mapping[tuple[int, int], LspciDevice]) -> str:
+    """The root bus, which is the same for all devices of one bus; "" where the bridges run in a circle."""
+    top, steps = device, 0
+    while (above := bridges.get(top.bus)) is not None and steps < 64 and above.address != top.address:
+        top, steps = above, steps + 1
+    return top.address[:-5] if steps < 64 else ""
 
 
 def _only_bridges(devices: Sequence[LspciDevice]) -> list[LspciDevice]:

@@ -11,8 +11,8 @@ from hpcadmin.facts._fabric import fabric_reading
 from hpcadmin.facts._reading import Document, Reading
 
 FORMS = ("text",)
-MARKS = ("# Topology file:", "guid=0x", "vendid=0x", "devid=0x", '"S-', '"H-', '"R-', ": 0x", "CA ", "SW ", "RT ",
-         "CA\t", "SW\t", "RT\t")
+MARKS = ("# Topology file:", "guid=0x", "vendid=0x", "devid=0x", '"S-', '"H-', '"R-', ": 0x",
+         *(f"{kind}{blank}{follows}" for kind in ("CA", "SW", "RT") for blank in " \t" for follows in " \t0123456789"))
 _KINDS = {"switch": "switch", "ca": "ca", "rt": "router", "router": "router", "sw": "switch"}
 _LETTERS = {"S": "switch", "H": "ca", "R": "router"}
 _HEAD = re.compile(r'(Switch|Ca|Rt|Router)\s{1,20}([0-9]{1,4})\s{1,20}"([SHR])-([0-9a-fA-F]{16})"\s{0,20}(.{0,400})\Z')

@@ -116,8 +116,12 @@ def _dull(lines: Sequence[str]) -> frozenset[str]:
     """Indented lines that say nothing here, wherever they stand: nine of ten of -vvv, and few different ones."""
     if any(line.startswith("Slot:") for line in lines):
         return frozenset()
-    return frozenset(line for line in set(lines) if line[:1] in ("\t", " ") and not (
-        _TELLING.search(line) or _BEGINS.match(line)))
+    return frozenset(line for line in set(lines) if line[:1] in ("\t", " ") and len(line) < 400 and _says_nothing(line))
+
+
+@lru_cache(maxsize=1 << 14)              # most of them are in the outputs of other nodes as well
+def _says_nothing(line: str) -> bool:
+    return not (_TELLING.search(line) or _BEGINS.match(line))
 
 
 def _finish(block: list[dict[str, Any]]) -> list[LspciDevice]:
