@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
 from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts._topo_shapes import lines_of
 from hpcadmin.text import plural
 
-FORMS = ("text",)
+FORMS = ("text", "json")
 MARKS = tuple(f"GPU{number}" for number in range(10))
 KIND = "nvidia-smi topo -p2p"
 CELLS = ("X", "OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
@@ -46,7 +47,7 @@ def parse(text: str) -> PeerAccess:
 
 
 def read(document: Document) -> tuple[Reading, ...]:
-    lines = _smi.unquoted(document.lines)
+    lines, origin = lines_of(_smi.unquoted(document.lines))
     readings = []
     number = 0
     what = ""
@@ -57,7 +58,8 @@ def read(document: Document) -> tuple[Reading, ...]:
         if len(names) > 0 and len(names) <= MAX_GPUS and all(map(_NAME.match, names)) and len(set(names)) == len(names):
             rows, last = _rows(lines, number + 1, len(names))
             if rows:
-                readings.append(_reading(f"{document.name}:{number + 1}", names, rows, (number + 1, last), what))
+                span = origin[number], origin[last - 1]
+                readings.append(_reading(f"{document.name}:{span[0]}", names, rows, span, what))
                 number, what = last, ""
                 continue
         number += 1
