@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,40})=(\"[^\"]{0,4000}\"|[^\s\"]{0,4000})")
+_WORD = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_]{0,40})=(\"[^\"]{0,4000}\"|[^\s\"]{0,4000})")
 _LOG = re.compile(r"\s*(?:\[[0-9T:. -]{8,40}\]|[a-z]+d(?:-[\w.-]+)?:)\s")
-_HEADING = re.compile(r"\s*#{2,}\s*(.{1,120})$")
+_HEADING = re.compile(r"\s*#{2,}(?!#)\s*([^\s#].{0,119})$")
+# A list's dash, a quote mark or a YAML bar before the line.
+_OPENING = re.compile(r"\A(?:[-+>|*`\"']\s?){1,3}")
 MAX_JOINED = 200
 
 
@@ -20,6 +22,7 @@ class Record:
     keys: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     heading: str = ""
+    section: int = 0                 # which heading, by number
 
     @property
     def first(self) -> str:
@@ -28,26 +31,33 @@ class Record:
 
 def records(lines: Sequence[str]) -> Iterator[Record]:
     """Every logical line that has the form, continuations (a backslash at the end) joined."""
-    heading = ""
+    heading, section = "", 0
     number = 0
     while number < len(lines):
         start, text = number, lines[number]
         number += 1
         found = _HEADING.match(text)
         if found:
-            heading = found[1]
+            heading, section = found[1], section + 1
             continue
-        while text.rstrip().endswith("\\") and number < len(lines) and number - start < MAX_JOINED:
-            text = text.rstrip()[:-1] + " " + lines[number].strip()
+        parts = [_bare(text)]
+        while parts[-1].endswith("\\") and number < len(lines) and number - start < MAX_JOINED:
+            parts[-1] = parts[-1][:-1]
+            parts.append(_bare(lines[number]))
             number += 1
+        bare = " ".join(part.strip() for part in parts)
         if _LOG.match(text):
-            if "Gres Name=" not in text:
+            if "Gres Name=" not in bare:
                 continue                 # slurmd -G prints its GRES like log lines
-            text = text[text.index("Gres Name="):]
-        bare = text.split("#", 1)[0].strip()
-        keys = {match[1].lower(): match[2].strip('"') for match in _WORD.finditer(bare)}
+            bare = bare[bare.index("Gres Name="):]
+        keys = {match[1].lower(): match[2].strip('"') for match in _WORD.finditer(bare)} if "=" in bare else {}
         if keys:
-            yield Record(start + 1, keys, bare, heading)
+            yield Record(start + 1, keys, _OPENING.sub("", bare), heading, section)
+
+
+def _bare(line: str) -> str:
+    """Without its comment, as Slurm takes it off before it looks for a backslash at the end."""
+    return line.split("#", 1)[0].rstrip() if "#" in line else line.rstrip()
 
 
 def indented(lines: Sequence[str], at: int) -> dict[str, str]:

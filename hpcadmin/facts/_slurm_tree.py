@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from hpcadmin.facts._slurm_text import records
 from hpcadmin.hosts import expand, fold
 
 MAX_LEVELS = 40
+MAX_DIGITS = 19
+MANY = 1
 
 
 @dataclass(frozen=True)
@@ -32,33 +34,99 @@ class Tree:
     right: tuple[str, ...] = ()
 
 
+# topology.conf(5), and what `scontrol show topology` prints beside them.
+_KEYS = {"switchname": frozenset({"switchname", "switches", "nodes", "linkspeed", "level"}),
+         "blockname": frozenset({"blockname", "nodes", "blockindex", "blocksize"})}
+MAX_NAME = 64
+
+
 def collect(lines: Sequence[str]) -> Tree | None:
-    """None where the text has no SwitchName and no BlockName line."""
+    """None where the text has no line of a topology.conf."""
     switches: dict[str, Switch] = {}
     blocks: dict[str, Switch] = {}
-    sizes: list[int] = []
+    sizes: list[str] = []
     findings: list[Finding] = []
     seen = []
     for record in records(lines):
         keys, first = record.keys, record.first
-        if first == "blocksizes":
-            sizes = [int(part) for part in keys["blocksizes"].split(",") if part.isdigit()]
+        if first in ("blocksizes", "blocklevels") and record.text.lower().startswith(first):
+            sizes = [part.strip() for part in keys[first].split(",")] if first == "blocksizes" else sizes
             seen.append(record.line)
-        if first not in ("switchname", "blockname"):
+        if first not in _KEYS or not record.text.lower().startswith(first):
             continue
         seen.append(record.line)
-        name, into = keys[first], switches if first == "switchname" else blocks
-        if name in into:
-            findings.append(Finding(f"{name} is defined twice (first on line {into[name].line})", record.line))
-        into[name] = Switch(name, record.line, _names(keys.get("switches", ""), record.line, findings),
-                            _names(keys.get("nodes", ""), record.line, findings), keys.get("nodes", ""))
-        if not keys.get("switches") and not keys.get("nodes"):
-            findings.append(Finding(f"{name} has neither Switches= nor Nodes=", record.line))
-    if not switches and not blocks:
-        return None
-    found = [*findings, *_undefined(switches), *_twice([*switches.values(), *blocks.values()]), *_loops(switches)]
-    known = _blocks(blocks, sizes) if blocks and not switches else _tree(switches)
+        add(switches if first == "switchname" else blocks, keys[first], record.line, keys, findings)
+        unknown = sorted(keys.keys() - _KEYS[first])
+        if unknown:
+            findings.append(Finding(f"{keys[first]}: {', '.join(unknown)[:80]}: no key of topology.conf: slurmctld "
+                                    "ends with a fatal error", record.line))
+    return tree(switches, blocks, sizes, findings, seen) if seen else None
+
+
+def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], findings: list[Finding]) -> None:
+    """A switch or block; of `scontrol show topology` without the nodes of the switches below."""
+    shown = "level" in keys or "blockindex" in keys
+    below, nodes = keys.get("switches", ""), keys.get("nodes", "")
+    if below == "(null)":
+        below = ""
+    if name in into:
+        findings.append(Finding(f"{name} is defined twice (first on line {into[name].line})", line))
+    if below and nodes and not shown:
+        findings.append(Finding(f"{name} has Switches= and Nodes=: slurmctld ends with a fatal error", line))
+    if shown:
+        if not any(finding.what.startswith("output of") for finding in findings):
+            findings.append(Finding("output of scontrol show topology: no topology.conf, Slurm does not read it back",
+                                    line, note=True))
+        nodes = "" if below else nodes
+    elif not below and not nodes:
+        findings.append(Finding(f"{name} has neither Switches= nor Nodes=", line))
+    if len(name) >= MAX_NAME:
+        findings.append(Finding(f"{name[:70]}: a name of {len(name)} characters: Slurm takes at most {MAX_NAME - 1}",
+                                line))
+    elif len(name) - len(name.rstrip("0123456789")) > MAX_DIGITS:
+        findings.append(Finding(f"{name}: more than {MAX_DIGITS} digits at the end: Slurm's host lists cannot hold "
+                                "them, slurmctld ends with a fatal error", line))
+    into[name] = Switch(name, line, _names(below, line, findings), _names(nodes, line, findings), nodes)
+
+
+def tree(switches: dict[str, Switch], blocks: dict[str, Switch], sizes: Sequence[str], findings: list[Finding],
+         seen: Sequence[int]) -> Tree:
+    found = [*findings, *_undefined(switches), *_twice([*switches.values()]), *_twice([*blocks.values()]),
+             *_loops(switches), *_roots(switches), *_sizes(sizes, blocks, seen[-1])]
+    if switches and blocks:
+        found.append(Finding("switches and blocks in one topology.conf: each topology plugin takes its own lines only",
+                             next(iter(blocks.values())).line))
+    known = _blocks(blocks, [int(size) for size in sizes if size.isdigit()]) if not switches else _tree(switches)
     return Tree(known, tuple(found), tuple(seen), tuple(_right(switches)))
+
+
+def _sizes(sizes: Sequence[str], blocks: dict[str, Switch], line: int) -> Iterator[Finding]:
+    """The first is the base; others are it times a power of two."""
+    wrong = [size for size in sizes if not (size.isdigit() and size.isascii() and int(size[:9]) > 0)]
+    if wrong:
+        yield Finding(f"BlockSizes: {', '.join(wrong)[:60]} is no size of a block", line)
+        return
+    if sizes and not blocks:
+        yield Finding("BlockSizes= without any BlockName=: there are no blocks", line)
+        return
+    numbers = sorted(int(size[:9]) for size in sizes)
+    odd = [size for size in numbers if size % numbers[0] or (size // numbers[0]) & (size // numbers[0] - 1)]
+    if odd:
+        yield Finding(f"BlockSizes: {odd[0]} is not {numbers[0]} times a power of two: slurmctld ends with a fatal "
+                      "error", line)
+    small = [block for block in blocks.values() if block.nodes and numbers and len(block.nodes) < numbers[0]]
+    if small:
+        yield Finding(f"BlockSizes: the base size {numbers[0]} is more than {small[0].name} has "
+                      f"({len(small[0].nodes)} nodes): Slurm says nothing", small[0].line,
+                      note=len(small) < len(blocks))
+
+
+def _roots(switches: dict[str, Switch]) -> Iterator[Finding]:
+    children = {name for switch in switches.values() for name in switch.children}
+    roots = [name for name in switches if name not in children]
+    if len(roots) > 1 and (children or len(switches) > MANY):
+        yield Finding(f"no common root ({fold(roots[:20])}): no job can span them, unless that is meant",
+                      switches[roots[1]].line, note=True)
 
 
 def _names(text: str, line: int, findings: list[Finding]) -> tuple[str, ...]:
@@ -130,7 +198,7 @@ def _blocks(blocks: dict[str, Switch], sizes: list[int]) -> dict[str, Any]:
     counts = Counter(len(block.nodes) for block in blocks.values())
     return {"blocks": len(blocks), "nodes_per_block": next(iter(counts)) if len(counts) == 1 else None,
             "node_count": len({name for block in blocks.values() for name in block.nodes}), "block_sizes": sizes,
-            "nodes": [block.nodes_text for block in blocks.values()]}
+            "nodes": [block.nodes_text for block in blocks.values()], "blocks_defined": list(blocks)}
 
 
 def _right(switches: dict[str, Switch]) -> Iterator[str]:

@@ -86,7 +86,9 @@ def read(document: Document) -> tuple[Reading, ...]:
             continue
         text, last = _whole(lines, number, line[start:])
         words = _words(text)
-        if words.keys() >= _NEEDED and words.keys() <= _KEYS and text.split()[0].startswith("NodeName="):
+        configured = "Gres" in words and "SocketsPerBoard" not in words
+        mine = words.keys() >= _NEEDED and words.keys() <= _KEYS and not configured
+        if mine and text.split()[0].startswith("NodeName="):
             found_gpus = tuple(
                 Finding(f"slurmd found {clean(own[0])[6:]}", line + 1, note=True)
                 for line in range(number, min(len(lines), number + 12)) if (own := _FOUND.search(lines[line])))
