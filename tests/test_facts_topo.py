@@ -395,6 +395,20 @@ def test_a_legend_that_is_cut_shows_nothing() -> None:
     assert readings(text.replace("PIX", "SOC"))[0].value.nvlink_proven      # drivers that wrote SOC had no -mp
 
 
+def test_what_was_asked_inside_a_job() -> None:
+    text = ("$ srun -N1 --gpus 2 nvidia-smi topo -m\n"
+            "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n")
+    assert "asked by srun" in said(readings(text)[0], note=True)
+    assert "asked by" not in said(readings(text.replace("srun -N1 --gpus 2 ", ""))[0], note=True)
+
+
+def test_near_gpus_of_two_numa_nodes_are_one_contradiction() -> None:
+    text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\n" + "".join(
+        f"GPU{n}\t" + "\t".join(" X " if n == m else "NODE" for m in range(3)) + f"\t0-7\t{n // 2}\n" for n in range(3)) + LEGEND
+    assert said(readings(text)[0]).count("so within one NUMA node") == 1
+    assert "GPU0, GPU1 and GPU2 are NODE" in said(readings(text)[0])
+
+
 def test_remarks_behind_a_row() -> None:
     text = "GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-7\nGPU1 NV4 X 8-15  \u2190 the other socket\n"
     assert readings(text)[0].known["gpu_cpu_affinity_os"] == ["0-7", "8-15"]

@@ -167,6 +167,9 @@ def findings(matrix: Matrix) -> Iterator[Finding]:
     for what in numa_contradictions(matrix):
         yield Finding(what)
     yield from _of_nics(matrix)
+    if matrix.inside:
+        yield Finding(f"asked by {matrix.inside}: CPU affinities may be cut to the CPUs of that job or container",
+                      matrix.first, note=True)
 
 
 def _of_links(matrix: Matrix) -> Iterator[Finding]:
@@ -262,11 +265,16 @@ def numa_contradictions(matrix: Matrix) -> Iterator[str]:
         if len(near) > 1:
             yield (f"{_called(matrix, nic)} is within the NUMA node (NODE or nearer) of GPUs of NUMA "
                    f"{' and '.join(sorted(map(str, near)))}: contradiction")
+    apart: dict[tuple[str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for place, a in enumerate(matrix.names):
         for b in matrix.names[place + 1:]:
             if matrix.label(a, b) in NEAR and a in numa and b in numa and numa[a] != numa[b]:
-                yield (f"{a} and {b} are {matrix.label(a, b)}, so within one NUMA node, and of NUMA {numa[a]} and "
-                       f"{numa[b]}: contradiction")
+                low, high = sorted((a, b), key=lambda gpu: str(numa[gpu]))
+                one, other = apart.setdefault((matrix.label(a, b), str(numa[low]), str(numa[high])), ({}, {}))
+                one[low], other[high] = None, None
+    for (label, low, high), (one, other) in apart.items():
+        yield (f"{listed(list(one))} and {listed(list(other))} are {label}, so within one NUMA node, and of NUMA {low} "
+               f"and {high}: contradiction")
 
 
 def _of_nics(matrix: Matrix) -> Iterator[Finding]:

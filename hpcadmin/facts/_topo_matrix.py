@@ -15,6 +15,7 @@ from hpcadmin.facts._topo_text import Block
 from hpcadmin.facts._topo_words import Row, Tail, is_gpu
 
 _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
+_INSIDE = re.compile(r"\b(srun|(?:kubectl|docker|podman|crictl|nerdctl) (?:exec|run)|singularity|apptainer|enroot)\b")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
 
 
@@ -34,6 +35,7 @@ class Matrix:
     fields: int = 0
     count: int | None = None
     command: str = ""                # "-m", "-mp"; "": not in the text
+    inside: str = ""                 # what it was asked by: "srun", "kubectl exec"
     legend: str = ""
     header: bool = True
     missing: tuple[str, ...] = ()
@@ -125,12 +127,13 @@ def build(block: Block, *, open_end: bool = False) -> Matrix:
     above = bisect_left(block.stream, header.line, key=lambda line: line[0])
     before = [text for _, text in block.stream[block.before:above]]
     asked = [match[1] for match in map(_ASKED.search, before) if match]
+    inside = [match[1] for match in map(_INSIDE.search, filter(_ASKED.search, before)) if match]
     return Matrix(
         gpus=tuple(int(name[3:]) for name in gpus), nics=tuple(nics),
         devices=tuple(legend.get(nic, "" if nic.startswith("NIC") else nic) for nic in nics),
         labels=work.labels, tails=work.tails, fields=fields, count=count,
         command={"--matrix": "-m", "--matrix_pci": "-mp"}.get(asked[-1], asked[-1]) if asked else "", legend=means,
-        header=header.there, old=any(row.old for row in rows),
+        header=header.there, inside=inside[-1] if inside else "", old=any(row.old for row in rows),
         missing=tuple(work.missing), unsound=work.unsound, guessed=work.guessed, who=block.who,
         first=header.line, last=max(row.end for row in block.rows), lines={row.name: row.line for row in block.rows},
         near_cpus=near_cpus(around if not open_end else [line for line in around if line[0] != work.last_line]))
