@@ -19,6 +19,7 @@ _SERIES = re.compile("[0-9]+")
 # What the tools themselves say, of a node or of none, and the command that was typed.
 _ABOUT = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush|pdsh|dshbak): |[^\n]{0,120}[$#>] ?(?:pdsh|clush)\b")
 _OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
+_OWN_LINES = re.compile(r" \(lines of [A-Za-z0-9._-]{1,255}\)\Z")
 # What programs put before a colon at the beginning of each line, and is no node.
 _PROGRAMS = frozenset({
     "slurmd", "slurmctld", "slurmdbd", "slurmstepd", "srun", "sbatch", "scontrol", "error", "warning", "info", "debug",
@@ -47,6 +48,15 @@ def by_node(lines: Sequence[str]) -> dict[str, dict[int, str]]:
             for node in _nodes(match[1]):
                 found.setdefault(node, {place: line[match.end():]})       # all that there is about it
     return found
+
+
+def of_node(name: str, node: str) -> str:
+    """What the text of one of them is called where its lines are counted alone."""
+    return f"{name} (lines of {node})"
+
+
+def without_node(name: str) -> str:
+    return _OWN_LINES.sub("", name)
 
 
 def placed(own: Mapping[int, str]) -> tuple[str, ...]:

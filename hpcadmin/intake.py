@@ -19,7 +19,7 @@ from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, docume
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.facts import Document
 from hpcadmin.files import read_bounded
-from hpcadmin.gathered import by_node, may_be, placed
+from hpcadmin.gathered import by_node, may_be, of_node, placed
 from hpcadmin.hosts import is_node_name
 
 MAX_FILES = 200_000
@@ -87,7 +87,7 @@ def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
         yield name, reader
     whole = sum(max(own) for own in found.values()) <= MAX_PLACED
     for node, own in found.items():
-        yield node, partial(_of_many, file if whole else f"{file} (lines of {node})", own, whole)
+        yield node, partial(_of_many, file if whole else of_node(file, node), own, whole)
 
 
 def _nodes_in(head: Callable[..., bytes]) -> dict[str, dict[int, str]]:
@@ -233,9 +233,9 @@ def is_tool(name: str) -> bool:
 def _archive(path: Path, node: str) -> Iterator[tuple[str, Item]]:
     """A dump of /sys and /proc is one document; any other archive is a folder of texts."""
     try:
-        files = _unpack(path)
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as exc:
-        yield node, StoreError(f"cannot be unpacked: {exc}", where=str(path))
+        files = unpack(path)
+    except StoreError as exc:
+        yield node, exc
         return
     top = _tree_top(files)
     if top is not None:
@@ -253,8 +253,23 @@ def _of_member(parts: Sequence[str]) -> str:
     return next((name for name in names if name and not is_tool(name)), "")
 
 
+def archive_of(name: str) -> tuple[Path | None, str]:
+    """(the archive, the member) of a text's name such as caps.tar.gz:node01.txt; (None, "") of a file's."""
+    for place, char in enumerate(name):
+        if char == ":" and name[:place].lower().endswith(_ARCHIVES) and Path(name[:place]).is_file():
+            return Path(name[:place]), name[place + 1:]
+    return None, ""
+
+
+def unpack(path: Path) -> dict[str, bytes]:
+    """The regular files by their names. Raises StoreError when it is no archive, or larger than allowed."""
+    try:
+        return _unpack(path)
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as exc:
+        raise StoreError(f"cannot be unpacked: {exc}", where=str(path)) from exc
+
+
 def _unpack(path: Path) -> dict[str, bytes]:
-    """The regular files by their names; raises ValueError when it is larger than allowed."""
     with path.open("rb") as raw:
         head = raw.read(6)
         raw.seek(0)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import tarfile
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ import sim_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcadmin import inventory, why
+from hpcadmin import intake, inventory, why
 from hpcadmin.cli import run
 from hpcadmin.errors import UsageError
 from hpcadmin.facts import facts, read_capture
@@ -243,3 +244,40 @@ def test_a_capture_that_is_gone_or_changed(kept: tuple[Path, Path], change: Any,
     assert len(err.strip().split("\n")) == 1
     assert "cpu.sockets = 2" in out
     assert "no line of the capture shows it" in out
+
+
+TOPO = ["\tGPU0\tGPU1\tCPU Affinity", "GPU0\t X \tNV4\t0-7", "GPU1\tNV4\t X \t0-7"]
+RULE = "-" * 15
+# What is read, as members of an archive or as one file; and which line of it says NV4 of node n2.
+FORMS: list[tuple[dict[str, list[str]], str, int]] = [
+    ({"all.txt": [f"n{node}: {line}" for line in TOPO for node in (1, 2)]}, "all.txt", 4),
+    ({"all.txt": [RULE, "n1", RULE, "no", RULE, "n[2-3] (2)", RULE, *TOPO]}, "all.txt", 9),
+    ({"n1.txt": TOPO, "n2.txt": ["$ nvidia-smi topo -m", *TOPO]}, "all.tar.gz:n2.txt", 3),
+    ({"x/a.txt": [f"n{node}: {line}" for line in TOPO for node in (2, 5)]}, "all.tar.gz:x/a.txt", 3),
+]
+
+
+@pytest.mark.parametrize(("files", "told", "line"), FORMS)
+@pytest.mark.parametrize("apart", [True, False])
+def test_one_of_many_in_a_text_or_archive(
+    files: dict[str, list[str]], told: str, line: int, *, apart: bool, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not apart:
+        monkeypatch.setattr(intake, "MAX_PLACED", 0)
+    for name, lines in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    given = told.partition(":")[0]
+    if given.endswith(".gz"):
+        with tarfile.open(given, "w:gz") as packed:
+            for name in files:
+                packed.add(name)
+    assert run(["discover", "--from", given, "-o", "i.json"]) == 3
+    capsys.readouterr()
+    assert run(["inventory", "show", "n2", "-f", "i.json", "--why", "gpu_links.0.1"]) == 0
+    assert f"    {told}:{line}: GPU0   X   NV4  0-7" in capsys.readouterr().out
+    (tmp_path / given).write_bytes(b"n1: changed\n" * 9)
+    assert run(["inventory", "show", "n2", "-f", "i.json", "--why", "gpu_links.0.1"]) == 3
+    assert capsys.readouterr().err.count("\n") == 1

@@ -59,7 +59,8 @@ def _why(node: Node, path: str, as_json: bool) -> int:
     from hpcadmin import records
     from hpcadmin import why as reasons
     from hpcadmin.errors import EXIT_INCOMPLETE, EXIT_OK
-    texts, complaints = reasons.open_sources(node.sources)
+    from hpcadmin.sources import open_sources
+    texts, complaints = open_sources(node)
     found = reasons.explain(node, path, texts)
     if not node.sources:
         complaints = [f"{node.name}: no capture of it was kept: discover --captures DIR keeps them"]

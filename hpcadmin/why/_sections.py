@@ -1,17 +1,12 @@
-"""The texts that a node was read from, opened again and cut into the outputs of single commands, with line numbers."""
+"""The texts that a node was read from, cut into the outputs of single commands, with line numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 
-from hpcadmin.documents import MAX_BYTES, decode, documents, is_capture
-from hpcadmin.errors import StoreError
-from hpcadmin.files import read_bounded
-from hpcadmin.model import Source
+from hpcadmin.documents import is_capture
 
 _HEAD = re.compile(r"HPCADMIN-CAPTURE [0-9]{1,6} ([0-9a-f]{16,64})\s*\Z")
 # What a document is of -> the fact of the probe whose output looks the same.
@@ -41,26 +36,6 @@ class Section:
     name: str
     lines: tuple[str, ...]
     first: int = 1
-
-
-def open_sources(sources: Sequence[Source]) -> tuple[list[Text], list[str]]:
-    """(the texts that are as they were, a line for each that is not)."""
-    texts, complaints = [], []
-    for source in sources:
-        try:
-            raw = read_bounded(Path(source.path), limit=MAX_BYTES)
-        except StoreError as exc:
-            complaints.append(f"{source.path}: {exc.what}: what was read from it cannot be shown")
-            continue
-        text = decode(raw)
-        forms = [raw, text.encode("utf-8", "surrogateescape")]
-        if source.sha256 and not is_capture(text):
-            forms += [document.text.encode("utf-8", "surrogateescape") for document in documents(source.path, raw)]
-        if source.sha256 and source.sha256 not in {sha256(form).hexdigest() for form in forms}:
-            complaints.append(f"{source.path}: is not what it was when the node was read from it")
-            continue
-        texts.append(Text(source.path, text, source.kinds))
-    return texts, complaints
 
 
 def sections(text: Text) -> Iterator[Section]:
