@@ -6,6 +6,7 @@ A child that is never told "go" ends by itself: when `up` dies before it wrote a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import time
@@ -93,9 +94,9 @@ def _middle(main: Callable[[], None], log: str, go: int, status: int) -> None:
 
 def _arrange(go: int, status: int, log: str) -> tuple[int, int]:
     """Standard streams to the log, status on descriptor 3, go on 4, everything else closed."""
-    go_high, status_high = os.dup2(go, 101), os.dup2(status, 100)
     null, out = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    null_high, out_high = os.dup2(null, 102), os.dup2(out, 103)
+    # To free places above those that are given below: of many nodes the pipes have any number.
+    go_high, status_high, null_high, out_high = (fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (go, status, null, out))
     os.dup2(null_high, 0)
     os.dup2(out_high, 1)
     os.dup2(out_high, 2)
