@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from hpcadmin.facts._base import fold_ids
-from hpcadmin.facts._cpu_order import Cpus, nested, ordered
+from hpcadmin.facts._cpu_order import Cpus, near, nested, ordered
 from hpcadmin.facts.cpu_topology import CpuTopology
 from hpcadmin.facts.lscpu import Lscpu
 from hpcadmin.facts.numactl import Numactl
@@ -81,7 +81,11 @@ def _cores(topology: CpuTopology, packages: Mapping[int, Cpus], numa: Collection
     if split or any(group in found for group in crossing):
         problems.append("CPU: contradictory: threads of one core are said to be in different packages or cores")
         return ()
-    cores = ordered(found, kept)
+    groups = near([frozenset(node.cpus) & online for node in numa], [node.distances for node in numa])
+    # hwloc gives up a group of nodes that cuts through what it has.
+    fitting = [group for group in groups if all(
+        group <= other or group >= other or group.isdisjoint(other) for other in kept)]
+    cores = ordered(found, [*kept, *nested(fitting)[0]])
     # Sockets are counted in the order in which they come, as hwloc and Slurm do; the firmware's ids may have gaps.
     logical: dict[int, int] = {}
     made = []
