@@ -16,6 +16,7 @@ from hpcadmin.facts import (
     Part,
     Reading,
     _cpu,
+    _cpu_order,
     cpu_topology,
     cpuinfo,
     hostif,
@@ -535,3 +536,76 @@ def test_the_longer_distances_are_those_of_the_whole_node() -> None:
     cpu, problems = joined(hwloc=Cpu(numa=(NumaNode(0, (0, 1), 50, (10,)),)), numactl=Cpu(numa=all_nodes))
     assert [node.distances for node in cpu.numa] == [(10, 80), (80, 10)]
     assert problems == []
+
+
+COMPRESSED = """available: 2 nodes (0-1)
+node 0 cpus: 0-1,4-5 (4)
+node 0 size: 580088 MB
+node 1 cpus: 2-3,6-7 (4)
+node 1 size: 580505 MB
+node distances:
+node   0   1
+  0:  10  32
+  1:  32  10
+"""
+
+
+def test_compressed_lists_of_numactl() -> None:
+    (reading,) = numactl.read(Document("x", "text", tuple(COMPRESSED.split("\n"))))
+    assert reading.known["numa_nodes"] == {"0": "0-1,4-5", "1": "2-3,6-7"}
+    assert (reading.missing, reading.refused, reading.findings) == ((), "", ())
+    (wrong,) = numactl.read(Document("x", "text", tuple(COMPRESSED.replace("6-7 (4)", "6-7 (5)").split("\n"))))
+    assert "said to have 5 CPUs and lists 4" in wrong.findings[0].what
+    assert not wrong.value.complete
+
+
+LXCFS = """Architecture:          x86_64
+CPU(s):                8
+On-line CPU(s) list:   2,6
+Off-line CPU(s) list:  0,1,3-5,7
+Thread(s) per core:    {}
+Core(s) per socket:    2
+Socket(s):             2
+NUMA node(s):          2
+NUMA node0 CPU(s):     0-1,4-5
+NUMA node1 CPU(s):     2-3,6-7
+"""
+
+
+@pytest.mark.parametrize("threads", ["0", "1", "2"])
+def test_a_containers_made_up_list_of_cpus_is_refused(threads: str) -> None:
+    (reading,) = lscpu.read(Document("x", "text", tuple(LXCFS.format(threads).split("\n"))))
+    assert "container" in reading.refused
+    assert reading.known["threads_per_core"] != 0
+    (offline,) = lscpu.read(Document("x", "text", tuple(
+        LXCFS.format("1").replace("0-1,4-5", "").replace("2-3,6-7", "2,6").split("\n"))))
+    assert offline.refused == ""
+
+
+def test_remarks_behind_values_are_not_the_values() -> None:
+    lines = [f"{line}   # what this is: 7" if line else line for line in OLD.split("\n")]
+    (reading,) = lscpu.read(Document("x", "text", tuple(lines)))
+    (plain,) = lscpu.read(Document("x", "text", tuple(OLD.split("\n"))))
+    assert reading.known == plain.known
+
+
+@pytest.mark.parametrize(("yes", "no"), [("yes", "no"), ("да", "нет"), ("ja", "nein"), ("oui", "non")])
+def test_tables_in_other_languages(yes: str, no: str) -> None:
+    table = (f"CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE MAXMHZ\n0 0 0 0 0:0:0:0 {yes} 3600.0\n"
+             f"1 0 0 1 1:1:1:0 {yes} 3600.0\n2 - - - - {no} -\n")
+    (reading,) = lscpu.read(Document("x", "text", tuple(table.split("\n"))))
+    assert (reading.known["online"], reading.known["offline"], reading.known["cores_per_socket"]) == ("0-1", "2", 2)
+
+
+def test_groups_of_nodes_by_their_distances() -> None:
+    """Nodes 0 and 2 are near each other, so that hwloc numbers their cores before those of node 1."""
+    far = [[10, 20, 16, 20], [20, 10, 20, 16], [16, 20, 10, 20], [20, 16, 20, 10]]
+    sets = [frozenset({number}) for number in range(4)]
+    groups = _cpu_order.near(sets, far)
+    assert groups == [{0, 2}, {1, 3}]
+    assert [min(core) for core in _cpu_order.ordered(sets, groups)] == [0, 2, 1, 3]
+    assert _cpu_order.near(sets, [[10, 20, 20, 20], [20, 10, 20, 20], [20, 20, 10, 20], [20, 20, 20, 10]]) == []
+    assert _cpu_order.near(sets, [[10, 20, 16, 20], [20, 10, 20, 16], [17, 20, 10, 20], [20, 16, 20, 10]]) == []
+    expander = [frozenset({0}), frozenset({1}), frozenset({2}), frozenset()]
+    assert _cpu_order.near(expander, [[10, 21, 21, 14], [21, 10, 21, 24], [21, 21, 10, 14], [14, 24, 14, 10]]) == [
+        {0, 2}, {0, 2}]

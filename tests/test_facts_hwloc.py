@@ -246,6 +246,12 @@ Machine (8GB total)
 """
 
 
+def test_counts_alone_of_older_versions_have_tabs() -> None:
+    lines = ("depth 0:\t1 Machine (type #1)", " depth 1:\t2 Package (type #3)", "  depth 2:\t8 Core (type #5)")
+    (reading,) = lstopo_text.read(Document("x", "text", lines))
+    assert (reading.known["sockets"], reading.known["cores"]) == (2, 8)
+
+
 def test_short_text() -> None:
     reading = text(TEXT)
     assert [core.cpus for core in reading.value.cpu.cores] == [(0, 2), (1, 3)]

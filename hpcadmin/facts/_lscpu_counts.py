@@ -17,6 +17,7 @@ class Work:
     findings: list[Finding] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     known: dict[str, object] = field(default_factory=dict)
+    refused: str = ""
 
     def say(self, what: str, key: str = "", *, note: bool = False) -> None:
         self.findings.append(Finding(what, self.block.line_of(key), note))
@@ -30,6 +31,10 @@ def counts(work: Work, online: tuple[int, ...]) -> tuple[int | None, int | None,
         return _mainframe(work, threads, len(online))
     if len(block.models) > 1:
         return _hybrid(work, online)
+    if 0 in (sockets, cores, threads):
+        work.refused = (f"contradictory: {sockets} sockets of {cores} cores of {threads} threads: taken inside a "
+                        "container that shows a part of the CPUs")
+        return None, None, None
     if block.values.get("sockets") == "-" or ("clusters" in block.values and sockets is None):
         work.say("the kernel names no sockets, only clusters: sockets are unknown", "sockets")
     if no_packages(block):

@@ -14,6 +14,8 @@ _WORD = re.compile(r"[A-Za-z0-9:_-]{0,24}\Z")
 _DEFAULT = ("cpu", "core", "socket", "node", "", "l1d", "l1i", "l2", "l3")
 # A row of -p whose heading got lost: the empty fifth field tells it.
 _ROW = re.compile(r"[0-9]{1,5},[0-9]{1,5},[0-9-]{0,6},[0-9]{0,5},(?:,[0-9]{0,5}){1,6}\Z")
+_NO = frozenset(("n", "no", "-", "", "nein", "non", "não", "nej", "nee", "ne", "nie", "nem", "ei", "нет", "ні", "否",
+                 "いいえ"))
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ def topology(table: Table, threads: int | None) -> tuple[CpuTopology | None, str
     online = table.column("online") or ["yes"] * len(cpus)
     count = len(cpus)
     sockets = table.column("socket") or [""] * count
-    on = [place for place in range(count) if online[place].lower() in ("y", "yes")]
+    # Of a CPU that is off line no core is named; "yes" has many languages.
+    on = [place for place in range(count) if online[place].lower() in ("y", "yes") or (
+        online[place].lower() not in _NO and _number(cores[place]) is not None)]
     ids = [_number(text) for text in cpus]
     if len(set(ids)) != count or None in ids or max(filter(None, ids), default=0) > MAX_CPU:
         return None, "a CPU has two lines in the table"

@@ -52,6 +52,7 @@ _LEADING = re.compile(r"([0-9]{1,7})(?![0-9.,:x-])")
 _LIST_END = re.compile(r"[0-9,:-]{1,60000}\Z")
 _PAIR = re.compile(r'"field"\s{0,20}:\s{0,20}"([^"\\\n]{0,200})"\s{0,200},\s{0,200}"data"\s{0,20}:\s{0,20}'
                    r'(?:"([^"\n]{0,20000})"|null)')
+_REMARK = re.compile(r"\s#")      # what somebody wrote behind a value
 _GAP = 60
 
 
@@ -108,6 +109,8 @@ def _label(line: str) -> tuple[str, int | None, str]:
         return "", None, ""
     name = " ".join(head.strip(_PREFIX + "\u00a0").lower().split())
     key = _LABELS.get(name, "")
+    if "#" in value:
+        value = _REMARK.split(value, maxsplit=1)[0]
     if key:
         return key, None, value.strip()
     if name[:1] not in _FURTHER:

@@ -83,7 +83,7 @@ def _reading(block: Block, last: int) -> Reading:
     }
     kind = "lscpu -J" if block.json else "lscpu"
     return Reading(kind, block.first, last, value=value, known=known, findings=tuple(work.findings),
-                   missing=tuple(work.missing))
+                   missing=tuple(work.missing), refused=work.refused)
 
 
 def _known_numa(value: Lscpu, block: Block) -> dict[str, object]:
@@ -121,6 +121,11 @@ def _value(work: Work) -> Lscpu:
     _check_completeness(work, bool(numa))
     if offline:
         work.say(f"CPUs {fold_ids(offline)} are offline", "offline")
+        # The kernel takes a CPU that goes off line out of its node; only a container's made-up list leaves it there.
+        inside = set(offline).intersection(cpu for cpus in numa.values() for cpu in cpus)
+        if inside and not values.get("architecture", "").startswith("s390"):
+            work.refused = work.refused or (
+                f"captured inside a container: CPUs {fold_ids(inside)} are said to be off line, and are in NUMA nodes")
     hypervisor = values.get("hypervisor") or ""
     return Lscpu(
         architecture=clean(values.get("architecture", "")), model=clean(values.get("model", "")),

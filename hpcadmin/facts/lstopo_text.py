@@ -20,7 +20,7 @@ _ROOT = re.compile(r"\s{0,60}(?:Machine|System)(?: [LP]#[0-9]{1,6})?(?: \(| \+ |
 # An object of a kind that is not known here.
 _OTHER = re.compile(r"[A-Za-z?][A-Za-z0-9?_-]{0,30}(?:[\[(][^\])]{1,80}[\])]){0,2}"
                     r"(?: [LP]#[0-9]{1,7}| \"[^\"]{1,200}\"\Z)")
-_DEPTH = re.compile(r"\s{0,40}(?:Special )?depth (-?[0-9]{1,2}): {1,20}([0-9]{1,7}) ([A-Za-z0-9]{1,20}) \(type #")
+_DEPTH = re.compile(r"\s{0,40}(?:Special )?depth (-?[0-9]{1,2}):[ \t]{1,20}([0-9]{1,7}) ([A-Za-z0-9]{1,20}) \(type #")
 _HIDDEN = re.compile(r"\s{0,40}[0-9]{1,6} processors? (not represented in topology|represented but offline|"
                      r"represented but not allowed): (0x[0-9a-fA-Fx,]{1,20000})")
 _INFOS = re.compile(r"\s{0,40}Topology infos: (.{1,8000})")

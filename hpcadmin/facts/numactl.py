@@ -17,6 +17,7 @@ MARKS = ("node ",)
 KIND = "numactl -H"
 _AVAILABLE = re.compile(r"available: +([0-9]{1,5}) +nodes? \(([0-9,-]{1,2000})\)")
 _CPUS = re.compile(r"node +([0-9]{1,5}) +cpus:([ 0-9]{0,100000})\Z")
+_FOLDED = re.compile(r"node +([0-9]{1,5}) +cpus: *([0-9]{1,5}[0-9, -]{0,20000}?) *\(([0-9]{1,5})\)\Z")
 _SIZE = re.compile(r"node +([0-9]{1,5}) +size: *([0-9]{1,15}) *MB\b")
 _FREE = re.compile(r"node +([0-9]{1,5}) +free: *[0-9]{1,15} *MB\b")
 _TITLE = re.compile(r"node distances:\s*\Z")
@@ -80,7 +81,7 @@ def _worth(found: _Found) -> bool:
 
 
 def _begins_anew(found: _Found, line: str) -> bool:
-    match = _CPUS.match(line)
+    match = _CPUS.match(line) or _FOLDED.match(line)
     return bool(_AVAILABLE.match(line) and _worth(found)) or bool(match and int(match[1]) in found.cpus)
 
 
@@ -94,6 +95,8 @@ def _take(found: _Found, line: str, number: int) -> bool:
     elif match := _CPUS.match(line):
         found.cpus[int(match[1])] = _numbers(match[2])
         found.open_node = int(match[1])
+    elif match := _FOLDED.match(line):
+        found.cpus[int(match[1])] = _folded(found, match, number)
     elif match := _SIZE.match(line):
         found.sizes[int(match[1])] = int(match[2])
     elif _TITLE.match(line):
@@ -112,6 +115,14 @@ def _take(found: _Found, line: str, number: int) -> bool:
     else:
         return _FREE.match(line) is not None
     return True
+
+
+def _folded(found: _Found, match: re.Match[str], number: int) -> tuple[int, ...]:
+    """--cpu-compress: ranges, and how many CPUs they are."""
+    cpus = _ids(found, match[2].replace(" ", ""), number)
+    if len(cpus) != int(match[3]):
+        found.bad.append((number, f"node {match[1]} is said to have {int(match[3])} CPUs and lists {len(cpus)}"))
+    return cpus
 
 
 def _ids(found: _Found, text: str, number: int) -> tuple[int, ...]:
