@@ -157,10 +157,12 @@ def _folder(folder: Path, node: str) -> Iterator[tuple[str, Loader]]:
     empty = True
     for entry in entries:
         path, name = Path(entry.path), _node_of(entry.name) or node
-        if not name:
-            raise UsageError(f"{entry.name!r} is not named after a node", where=str(folder),
-                             hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
         empty = False
+        if not name:
+            why = StoreError("is not named after a node", where=str(path),
+                             hint="files are NODE.txt or NODE.TOOL.txt, folders NODE; or --node NAME with the files")
+            yield "".join(c if is_node_name(f"n{c}") else "_" for c in entry.name), partial(iter, (why,))
+            continue
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             # Never followed: nodes may write in such folders.
             yield name, partial(iter, (StoreError("is not a regular file: not opened", where=str(path)),))
@@ -184,11 +186,13 @@ def _of_node(folder: Path) -> Iterator[Item]:
         yield _read_tree(folder)
         return
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_symlink() or entry.name.startswith("."):
+        if entry.name.startswith("."):
             continue
-        if entry.is_dir():
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            yield StoreError("is not a regular file: not opened", where=entry.path)
+        elif entry.is_dir():
             yield from _of_node(Path(entry.path))
-        elif entry.is_file():
+        else:
             for _, load in _file(Path(entry.path), ""):
                 yield from load()
 

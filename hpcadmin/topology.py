@@ -142,11 +142,12 @@ def mask(cpus: Iterable[int]) -> str:
 def srun_options(node: Node) -> str:
     """Options of srun that give each GPU a rank bound to the CPUs near it; "" where a GPU's CPUs are unknown.
 
-    map_gpu and mask_cpu are lists by local rank (srun(1)); with them ranks are bound in the order of the GPUs.
+    map_gpu and mask_cpu are lists by local rank; GPUs are numbered from 0 among those of the job (srun(1)), which are
+    all of the node's here.
     """
     found = bindings(node)
     if not found or any(not item.cpus for item in found):
         return ""
-    gpus = ",".join(str(item.gpu) for item in found)
+    gpus = ",".join(map(str, range(len(found))))
     return (f"--ntasks-per-node={len(found)} --gpu-bind=map_gpu:{gpus} "
             f"--cpu-bind=mask_cpu:{','.join(mask(item.cpus) for item in found)}")

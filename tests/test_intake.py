@@ -76,14 +76,12 @@ def test_a_name_that_is_no_nodes_is_of_the_node_that_is_named(tmp_path: Path) ->
     assert len(taken(tmp_path, node="n2")["n2"]) == 2
 
 
-REFUSED = ["absent", "empty", "odd"]
+REFUSED = ["absent", "empty"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_holds_nothing_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    write(tmp_path, odd__x="a")
-    (tmp_path / "odd/-rf").write_text("a")
     with pytest.raises(UsageError) as caught:
         taken(tmp_path / name)
     assert name in str(caught.value)
@@ -282,3 +280,11 @@ def test_comments_before_an_xml_are_no_text_of_their_own() -> None:
     assert [d.form for d in documents("n1", b"<!-- a\nb --> <!-- c -->\n<system>\n</system>\n")] == ["xml"]
     aside, xml = documents("n1", b"my nodes:\n<system>\n</system>\n")
     assert (aside.form, aside.aside, xml.form) == ("text", True, "xml")
+
+
+def test_a_file_that_no_node_is_called_spoils_no_other(tmp_path: Path) -> None:
+    write(tmp_path, n1="a")
+    (tmp_path / "my file (2).txt").write_text("b")
+    found = {one.node: one for one in take([str(tmp_path)])}
+    assert found["n1"].documents and not found["n1"].errors
+    assert "is not named after a node" in found["my_file__2_.txt"].errors[0]

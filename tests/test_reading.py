@@ -118,3 +118,34 @@ def test_json_of_many_that_all_failed(tmp_path: Path, capfd: pytest.CaptureFixtu
     status, out = discover([str(tmp_path), "--json"], capfd)
     data = json.loads(out)
     assert status == 3 and data["nodes"] == [] and len(data["failed"]) == len(data["documents"]) == 70
+
+
+TOPO_TEXT = ("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-7\t0\nGPU1\tNV4\t X \t8-15\t1\n\n"
+             "Legend:\n\n  X    = Self\n")
+LSPCI_TEXT = ("00:00.0 Host bridge [0600]: Intel Corporation Device [8086:09a2]\n"
+              "17:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 80GB] [10de:20b2] (rev a1)\n"
+              "ca:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 80GB] [10de:20b2] (rev a1)\n")
+CSV_TEXT = ("index, name, pci.bus_id, uuid\n"
+            "0, NVIDIA A100-SXM4-80GB, 00000000:17:00.0, GPU-11111111-1111-1111-1111-111111111111\n"
+            "1, NVIDIA A100-SXM4-80GB, 00000000:CA:00.0, GPU-22222222-2222-2222-2222-222222222222\n")
+
+
+def test_texts_of_one_node_join_in_any_order(tmp_path: Path) -> None:
+    from itertools import permutations
+    names = {"topo": TOPO_TEXT, "lspci": LSPCI_TEXT, "smi": CSV_TEXT}
+    for name, text in names.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    for order in permutations(names):
+        found, _ = read_paths([str(tmp_path / f"{name}.txt") for name in order], "n1")
+        node, = found.nodes
+        assert [(gpu.index, gpu.pci) for gpu in node.gpus] == [(0, "0000:17:00.0"), (1, "0000:ca:00.0")], order
+        assert node.gpu_links == (("X", "NV4"), ("NV4", "X"))
+
+
+def test_what_nothing_joins_is_not_added_up(tmp_path: Path) -> None:
+    for name, text in (("topo", TOPO_TEXT), ("lspci", LSPCI_TEXT)):
+        (tmp_path / f"{name}.txt").write_text(text)
+    found, _ = read_paths([str(tmp_path / "topo.txt"), str(tmp_path / "lspci.txt")], "n1")
+    node, = found.nodes
+    assert len(node.gpus) == 2
+    assert any("share no name, address or number" in problem for problem in node.problems)

@@ -125,13 +125,18 @@ def _tables(key: str, parts: Sequence[Part]) -> dict[str, str]:
 
 def _devices(
     told: Iterable[tuple[str, Sequence[T]]], same: Callable[[T, T], bool], fixed: Sequence[str], merged: _Merged,
-    label: Callable[[T], str],
+    label: Callable[[T], str], *, strangers: Callable[[str, str], str] | None = None,
 ) -> list[T]:
+    """The devices of all sources. strangers: what is said where none of a source's devices is one of another's: whether
+    they are the same cannot be told then, and they are not added."""
     found: list[tuple[str, T]] = []
     for source, devices in told:
-        mine = list(found)
-        for device in devices:
-            place = next((n for n, (_, other) in enumerate(mine) if same(other, device)), None)
+        known = len(found)
+        places = [next((n for n in range(known) if same(found[n][1], device)), None) for device in devices]
+        if strangers and known and devices and all(place is None for place in places):
+            merged.problems.append(strangers(found[0][0], source))
+            continue
+        for device, place in zip(devices, places, strict=True):
             if place is None:
                 found.append((source, device))
                 continue
@@ -143,6 +148,17 @@ def _devices(
                 merged.differ(f"{label(other)}: {key.replace('_', ' ')}", (first, a), (source, b))
             found[place] = (first, _filled(other, device))
     return [device for _, device in found]
+
+
+def _telling(told: Iterable[tuple[str, Sequence[T]]], keys: Sequence[str]) -> list[tuple[str, Sequence[T]]]:
+    """Those first whose devices have most of the marks by which they are known again: through them the others join."""
+    return sorted(told, key=lambda item: -sum(any(not _empty(getattr(device, key)) for device in item[1])
+                                              for key in keys))
+
+
+def _unjoined(what: str) -> Callable[[str, str], str]:
+    return lambda one, other: (f"{what}: those of {other} share no name, address or number with those of {one}: left "
+                               "out; a text that tells both would join them")
 
 
 def _empty(value: object) -> bool:
@@ -173,7 +189,8 @@ def _gpus(parts: Sequence[Part], merged: _Merged) -> tuple[Gpu, ...]:
     for source, count in counts[1:]:
         if count != counts[0][1]:
             merged.problems.append(f"GPUs: {plural(counts[0][1], 'GPU')} in {counts[0][0]}, {count} in {source}")
-    found = _devices(told, _same_gpu, _FIXED_GPU, merged, lambda g: f"GPU {g.pci if g.index is None else g.index}")
+    found = _devices(_telling(told, ("pci", "uuid", "index", "minor")), _same_gpu, _FIXED_GPU, merged,
+                     lambda g: f"GPU {g.pci if g.index is None else g.index}", strangers=_unjoined("GPUs"))
     return tuple(sorted(found, key=lambda g: (g.vendor, g.index if g.index is not None else 1 << 20, pci_key(g.pci))))
 
 
@@ -192,8 +209,9 @@ def _same_nic(a: Nic, b: Nic) -> bool:
 
 
 def _nics(parts: Sequence[Part], merged: _Merged) -> tuple[Nic, ...]:
-    found = _devices([(part.source, part.node.nics) for part in parts], _same_nic, _FIXED_NIC, merged,
-                     lambda n: f"{n.name}/{n.port}" if n.port else n.name)
+    told = [(part.source, part.node.nics) for part in parts]
+    found = _devices(_telling(told, ("pci", "rdma", "netdev", "port_guid", "guid")), _same_nic, _FIXED_NIC, merged,
+                     lambda n: f"{n.name}/{n.port}" if n.port else n.name, strangers=_unjoined("NICs"))
     return tuple(sorted(found, key=lambda nic: (not nic.rdma, natural(nic.name), nic.port or 0)))
 
 
@@ -205,6 +223,8 @@ def _links(parts: Sequence[Part], gpus: Sequence[Gpu], merged: _Merged) -> tuple
         links = part.node.gpu_links
         if not links:
             continue
+        if part.node.gpus and not any(_same_gpu(mine, gpu) for mine in part.node.gpus for gpu in gpus):
+            continue                     # about GPUs that could not be joined, which has been said
         if len(links) != len(gpus):
             merged.problems.append(f"GPU links: {part.source} is about {plural(len(links), 'GPU')}, "
                                    f"there are {len(gpus)}")
