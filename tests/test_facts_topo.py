@@ -209,7 +209,7 @@ SHAPES = {
 def test_a_whole_matrix_in_other_shapes(machine: Machine, shape: str) -> None:
     found = read(Document("paste", lines=tuple(SHAPES[shape](machine.render()).rstrip("\n").split("\n"))))
     assert len(found) == 1
-    check(machine, found[0], whole=shape != "table")
+    check(machine, found[0], whole=True)
     assert found[0].refused == ""
     assert found[0].first == found[0].last or shape in ("comment", "hashes", "table")
 
@@ -377,6 +377,12 @@ def test_ids_that_do_not_ascend_are_no_list(cpus: str) -> None:
     assert found.refused
 
 
+def test_the_last_field_of_all_may_be_cut() -> None:
+    text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-11\nGPU1\tNV4\t X \t0-1\n```\nAny idea?\n"
+    assert readings(text)[0].known["gpu_cpu_affinity_os"] == ["0-11", None]
+    assert readings(text.replace("```", LEGEND))[0].known["gpu_cpu_affinity_os"] == ["0-11", "0-1"]
+
+
 def test_one_gpu_has_no_link_whatever_was_asked() -> None:
     text = "$ nvidia-smi topo -mp\n\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nNIC0\tPIX\t X \t\n"
     assert readings(text)[0].known["links"] == [[-1]]
@@ -404,9 +410,18 @@ def test_what_was_asked_inside_a_job() -> None:
 
 def test_near_gpus_of_two_numa_nodes_are_one_contradiction() -> None:
     text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\n" + "".join(
-        f"GPU{n}\t" + "\t".join(" X " if n == m else "NODE" for m in range(3)) + f"\t0-7\t{n // 2}\n" for n in range(3)) + LEGEND
+        "\t".join([f"GPU{n}", *(" X " if n == m else "NODE" for m in range(3)), "0-7", f"{n // 2}\n"])
+        for n in range(3)) + LEGEND
     assert said(readings(text)[0]).count("so within one NUMA node") == 1
     assert "GPU0, GPU1 and GPU2 are NODE" in said(readings(text)[0])
+
+
+@pytest.mark.parametrize("last", ["m", "mlx", "mlx5"])
+def test_a_name_that_is_cut_names_no_device(last: str) -> None:
+    text = ("\tGPU0\tNIC0\tNIC1\tCPU Affinity\nGPU0\t X \tPIX\tSYS\t0-7\nNIC0\tPIX\t X \tSYS\t\n"
+            f"NIC1\tSYS\tSYS\t X \t\n{LEGEND}\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: {last}\n")
+    assert sorted(readings(text)[0].known["nics"]) == ["NIC1", "mlx5_0"]
+    assert f"{last}_bond_0" in readings(f"{text[:-1]}_bond_0\n")[0].known["nics"]
 
 
 def test_remarks_behind_a_row() -> None:

@@ -9,6 +9,7 @@ _DEVICE_OF = re.compile(r"(NIC[0-9]{1,3}):[ \t]{1,8}([A-Za-z](?:[A-Za-z0-9_.-]{0
 _MEANS = re.compile(r"\s{0,12}(X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|C2C)[ \t]{1,8}= ")
 _NEAR_CPU = re.compile(r"The GPUs? that (?:have|has) an affinity with CPU ([0-9]{1,5}) (?:are|is):")
 _NUMBERS = re.compile(r"[0-9]{1,3}(?:, ?[0-9]{1,3}){0,63}\Z")
+_DIGITS = re.compile(r"[0-9]+")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})\Z")
 
 
@@ -51,6 +52,12 @@ def legend_in(lines: Sequence[tuple[int, str]], nics: Sequence[str], cut: int) -
                 [devices.get(f"NIC{int(nic[3:]) - 1}", ""), device])
             if nic in nics and not stump:
                 devices.setdefault(nic, device)
+    last = next(reversed(devices), "")
+    if last:                             # mlx5 may be what is left of mlx5_7
+        form = _DIGITS.sub("", devices[last])
+        if not devices[last][-1].isdigit() or any(other != form and other.startswith(form) for other in (
+                _DIGITS.sub("", device) for device in devices.values())):
+            del devices[last]
     twice = {device for device in devices.values() if list(devices.values()).count(device) > 1}
     devices = {nic: device for nic, device in devices.items() if device not in twice}
     return devices, "" if not (kinds or begun) else "nvlink" if "NV#" in kinds else "old" if old else "plain"

@@ -220,15 +220,22 @@ def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
 
 
 def _cut_below(rows: Sequence[Row], work: _Work) -> str:
-    """The last row when the text was cut below it, and perhaps in it: rows of GPUs are missing, or those of NICs, and
-    its only field is like that of no other row."""
-    last = rows[-1]
+    """The last row when the text may be cut in it, although more text stands below: rows of GPUs are missing, or what
+    would follow is (rows of NICs, the legend) and its last field looks like a part of one."""
+    last, before = rows[-1], rows[:-1]
     there = {row.name for row in rows}
-    if not is_gpu(last.name) or there.issuperset(work.names):
+    if not is_gpu(last.name):
         return ""
-    alike = {shape(row.tail.cpus or "") for row in rows[:-1]}
-    alone = last.tail.last() == 1 and shape(last.tail.cpus or "") not in alike
-    return last.name if alone or not there.issuperset(n for n in work.names if is_gpu(n)) else ""
+    if not there.issuperset(name for name in work.names if is_gpu(name)):
+        return last.name
+    below = (text for number, text in work.block.stream if number > last.end)
+    if there.issuperset(work.names) and any(text.strip(" \t*#").lower() == "legend:" for text in below):
+        return ""
+    cpus, memory = last.tail.cpus or "", last.tail.memory or ""
+    alone = last.tail.last() == 1 and shape(cpus) not in {shape(row.tail.cpus or "") for row in before} and all(
+        len(cpus) < len(row.tail.cpus or "") for row in before)
+    falls = memory.isdigit() and any(len(memory) < len(row.tail.memory or "") for row in before)
+    return last.name if alone or falls else ""
 
 
 def _without_stump(tail: Tail, sure: Sequence[Row], right: bool) -> Tail:

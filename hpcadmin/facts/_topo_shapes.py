@@ -16,6 +16,7 @@ _OWN = re.compile(r"[ \t]{0,80}(?:GPU|NIC)[0-9]")
 _ESCAPE = re.compile(r"\\(?:x1[bB]|u001[bB]|033|e)\[[0-9;]{0,20}m")
 _ENDS = re.compile(r"\\r\\n|\\n|(?<=[^\\])['\"], {0,4}['\"]|['\"]\]")     # of a line, within a string or a list of them
 _IN_ONE = re.compile(rf"(?<![^ \t]){_NAME}[ \t]+{_CELL}(?![^ \t])")
+_ROW_BEHIND = re.compile(rf"Affinity(?:[ \t]+GPU NUMA ID)?[ \t]+{_NAME}[ \t]+{_CELL}(?![^ \t])")
 _STARTS = re.compile(
     rf"(?<![^ \t])(?={_NAME}[ \t]+{_CELL}(?![^ \t])|(?:NIC )?Legend:|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#)[ \t]+= |"
     r"NIC[0-9]{1,3}: )")
@@ -39,6 +40,9 @@ def lines_of(lines: Sequence[str]) -> tuple[list[str], list[int]]:
             bare = _untabled(bare) if table and "|" in bare else bare
             made.append(_plain(bare) if "GPU" in bare or "NIC" in bare else bare)
             origin.append(number)
+    if table and lines[-1].rstrip().endswith("|"):
+        made.append("|")                 # what ends so is no line that is cut
+        origin.append(len(lines))
     return made, origin
 
 
@@ -52,7 +56,7 @@ def _apart(line: str) -> Iterator[str]:
             own = _OWN.search(part)
             before = part[:own.start()] if own else ""
             yield part[len(before) if "'" in before or '"' in before else 0:].rstrip("'\",")
-    elif len(_IN_ONE.findall(line)) > 1:
+    elif len(_IN_ONE.findall(line)) > 1 or _ROW_BEHIND.search(line):
         for part in _STARTS.split(line):
             start = _header_in(part)
             if start:
