@@ -22,19 +22,24 @@ def ask(found: Inventory, how: BmcSite, parallel: int = 32) -> Inventory:
 
     Raises UsageError when [bmc] does not say how to log in.
     """
-    if not how.login_file:
-        raise UsageError("no login for the BMCs", hint="[bmc] login_file in site.toml names a file that has it")
-    login = credentials(Path(how.login_file))
+    who = login(how)
     with ThreadPoolExecutor(max(1, min(parallel, len(found.nodes) or 1))) as pool:
-        nodes = tuple(pool.map(lambda node: _with(node, _ask(node, how, login)), found.nodes))
+        nodes = tuple(pool.map(lambda node: _with(node, _ask(node, how, who)), found.nodes))
     return replace(found, nodes=nodes)
 
 
-def _ask(node: Node, how: BmcSite, login: Credentials) -> RedfishFacts | str:
+def login(how: BmcSite) -> Credentials:
+    """Raises UsageError when [bmc] does not say how to log in."""
+    if not how.login_file:
+        raise UsageError("no login for the BMCs", hint="[bmc] login_file in site.toml names a file that has it")
+    return credentials(Path(how.login_file))
+
+
+def _ask(node: Node, how: BmcSite, who: Credentials) -> RedfishFacts | str:
     address = how.address.replace("{node}", node.name)
     try:
         ca_file = Path(how.ca_file) if how.ca_file else None
-        return read(Redfish(address, login, ca_file=ca_file, verify=how.verify).get)
+        return read(Redfish(address, who, ca_file=ca_file, verify=how.verify).get)
     except (RemoteError, UsageError) as exc:
         return str(exc)
 

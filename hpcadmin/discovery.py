@@ -37,7 +37,6 @@ class How:
     sudo: tuple[str, ...] = ()          # facts that may use sudo -n
     tools: tuple[str, ...] = ()         # further tools to look for
     captures: Path | None = None        # where the raw texts are kept; None: nowhere
-    fabric: bool = False                # ask the network through one of them
 
 
 def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progress | None = None) -> Inventory:
@@ -64,7 +63,7 @@ def discover(remote: Remote, nodes: Mapping[str, str], how: How, progress: Progr
     found = _inventory((name, results[host], tokens[host]) for name, host in nodes.items())
     found = replace(found, nodes=tuple(replace(node, sources=(sources[node.name],)) if node.name in sources else node
                                        for node in found.nodes))
-    return with_fabric(remote, nodes, how, found) if how.fabric else replace(found, fabrics=build([], found.nodes))
+    return replace(found, fabrics=build([], found.nodes))
 
 
 def with_fabric(remote: Remote, nodes: Mapping[str, str], how: How, found: Inventory) -> Inventory:
@@ -140,8 +139,10 @@ def accept(path: Path, found: Inventory, *, force: bool = False) -> str:
         make_private(path.parent)
         inventories.save(path, found)
         return f"inventory: {path}"
-    if exit_status(found) != EXIT_OK and not force:
-        return f"not accepted, because of the findings: {path} stays as it is (--accept replaces it)"
+    status = exit_status(found)
+    if status != EXIT_OK and not force:
+        why = "because of the findings" if status == EXIT_FAILED else "because not all is known"
+        return f"not accepted, {why}: {path} stays as it is (--accept replaces it)"
     try:
         old = inventories.load(path)
     except StoreError:

@@ -123,6 +123,22 @@ def test_the_token_that_was_sent_decides() -> None:
         read_capture(text, "node01", "f" * 32)
 
 
+def test_without_the_token_the_capture_that_ends_counts() -> None:
+    """As a text that was kept: what a banner or a tool printed may look like the beginning of another one."""
+    text = run(probe_script())
+    plain = read_capture(text, "node01")
+    false = "HPCADMIN-CAPTURE 1 0123456789abcdef\n\n@0123456789abcdef begin cpu limit=9\n"
+    assert read_capture(false + text, "node01") == plain
+    assert read_capture(text + false, "node01") == plain
+    cut = text[:text.index("begin os_release")]
+    assert read_capture(false + cut, "node01") == read_capture(cut, "node01")
+    nested = false + "\n@0123456789abcdef done sections=1\n"
+    inside = text.replace("\n@", f"\n{nested}\n@", 1)
+    assert read_capture(inside, "node01").cpu == plain.cpu
+    with pytest.raises(ParseError, match="two captures"):
+        read_capture(text + run(probe_script()), "node01")
+
+
 @pytest.mark.parametrize(("text", "what"), [
     ("", "empty"), ("\n \n", "empty"), ("-bash: sh: command not found\n", "is not a capture"),
     ("HPCADMIN-CAPTURE 2 0123456789abcdef\n", "format 2")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, UsageError
+from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RemoteError, UsageError
 from hpcadmin.text import plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hpcadmin.model import Inventory
     from hpcadmin.order import Comparison
     from hpcadmin.reading import Statements
-    from hpcadmin.site import Site
+    from hpcadmin.site import Site, Ssh
 
 
 @click.command()
@@ -64,24 +64,27 @@ def command(
     from hpcadmin import discovery, inventory, order, state
     from hpcadmin.site import load_site
     _one_source(hostlist, slurm, local, source, more)
-    if source is not None and (fabric or redfish):
-        raise UsageError("--fabric and --redfish ask machines", hint="--from reads what they printed before")
+    _only_together(source, name, asks=fabric or redfish)
     site = load_site(obj["site"])
+    if redfish:
+        from hpcadmin import bmcs
+        bmcs.login(site.bmc)             # before all nodes are asked
     ordered = order.load(expect) if expect is not None else None
     on_cluster = bool(hostlist is not None or slurm)
     if captures is None and on_cluster:
         captures = state.state_dir(site) / "captures" / datetime.now().strftime("%Y%m%d-%H%M%S")
     how = discovery.How(parallel=parallel or site.ssh.parallel, timeout_s=timeout or site.ssh.timeout_s, sudo=sudo,
-                        tools=tuple(site.tools), captures=captures, fabric=fabric)
+                        tools=tuple(site.tools), captures=captures)
+    unseen = ""
     statements: Statements | None = None
     if source is not None:
         from hpcadmin.reading import read_paths
         found, statements = read_paths([source, *more], name or "", _reading if sys.stderr.isatty() else None)
         _warn_of_tools(found)
     else:
-        found = _ask(site, how, hostlist, local, user)
+        ssh = replace(site.ssh, user=user) if user else site.ssh
+        found, unseen = _ask(ssh, how, hostlist, local=local, fabric=fabric)
     if redfish:
-        from hpcadmin import bmcs
         found = bmcs.ask(found, site.bmc, how.parallel)
     compared = order.compare(ordered, found) if ordered is not None else None
     _print(found, statements, compared, as_json)
@@ -92,9 +95,15 @@ def command(
         _note(f"inventory: {output}")
     elif on_cluster and found.nodes:
         _note(discovery.accept(state.inventory_file(site), found, force=accept))
-    status = discovery.exit_status(found, asked=source is None)
-    return EXIT_FAILED if compared is not None and compared.differences and status in (EXIT_OK, EXIT_INCOMPLETE) else (
-        EXIT_INCOMPLETE if status == EXIT_OK and compared is not None and compared.not_compared else status)
+    if unseen:
+        _note(f"hpcadmin: {unseen}")
+    return _status(discovery.exit_status(found, asked=source is None), compared, unseen)
+
+
+def _status(status: int, compared: Comparison | None, unseen: str) -> int:
+    if compared is not None and compared.differences and status in (EXIT_OK, EXIT_INCOMPLETE):
+        return EXIT_FAILED
+    return status or (EXIT_INCOMPLETE if unseen or (compared is not None and compared.not_compared) else EXIT_OK)
 
 
 def _print(found: Inventory, statements: Statements | None, compared: Comparison | None, as_json: bool) -> None:
@@ -146,20 +155,37 @@ def _one_source(hostlist: str | None, slurm: bool, local: bool, source: str | No
         raise UsageError(f"unexpected argument {more[0]!r}", hint="node names are given with -w")
 
 
-def _ask(site: Site, how: How, hostlist: str | None, local: bool, user: str | None) -> Inventory:
-    from hpcadmin import discovery
-    if local:
-        from hpcadmin.remote.local import Local
-        name = discovery.local_name()
-        return discovery.discover(Local(), {name: name}, how)
-    from hpcadmin import hosts
-    nodes = {name: name for name in hosts.expand(hostlist)} if hostlist is not None else _slurm_nodes()
+def _only_together(source: str | None, name: str | None, *, asks: bool) -> None:
+    from hpcadmin.hosts import is_node_name
+    if source is not None and asks:
+        raise UsageError("--fabric and --redfish ask machines", hint="--from reads what they printed before")
+    if name is not None and source is None:
+        raise UsageError("--node says whose the texts of --from are", hint="-w HOSTLIST asks nodes")
+    if name is not None and not is_node_name(name):
+        raise UsageError(f"{name!r} is not a node's name", where="--node")
+
+
+def _ask(ssh: Ssh, how: How, hostlist: str | None, *, local: bool, fabric: bool) -> tuple[Inventory, str]:
+    """The inventory, and why the fabric could not be seen: what the nodes said counts all the same."""
+    from hpcadmin import discovery, hosts
+    from hpcadmin.remote.local import Local
     from hpcadmin.remote.ssh import SshRemote
-    remote = SshRemote(replace(site.ssh, user=user) if user else site.ssh)
+    if local:
+        nodes = {discovery.local_name(): discovery.local_name()}
+    else:
+        nodes = {name: name for name in hosts.expand(hostlist)} if hostlist is not None else _slurm_nodes()
+    remote = Local() if local else SshRemote(ssh)
+    unseen = ""
     try:
-        return discovery.discover(remote, nodes, how, _progress if sys.stderr.isatty() else None)
+        found = discovery.discover(remote, nodes, how, _progress if sys.stderr.isatty() else None)
+        try:
+            found = discovery.with_fabric(remote, nodes, how, found) if fabric else found
+        except RemoteError as exc:
+            unseen = str(exc)
+        return found, unseen
     finally:
-        remote.close()
+        if isinstance(remote, SshRemote):
+            remote.close()
 
 
 def _slurm_nodes() -> dict[str, str]:

@@ -10,6 +10,7 @@ The token is random, so that nothing a tool prints can pass for a frame.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from hpcadmin.errors import ParseError
 
 CAPTURE_SCHEMA = 1
+MAX_HEADS = 10                   # lines that look like the beginning of a capture
 MAX_STDERR = 8192                # characters of complaints that a section keeps
 MAX_CAPTURE_BYTES = 64 * 1024 * 1024
 _HEAD = re.compile(r"^HPCADMIN-CAPTURE ([0-9]{1,6}) ([0-9a-f]{16,64})\r?$", re.MULTILINE)
@@ -59,7 +61,7 @@ def split_capture(text: str, where: str, token: str = "") -> Capture:
     probe, where it is known."""
     if not text.strip():
         raise ParseError("the capture is empty", where=where)
-    head = next((match for match in _HEAD.finditer(text) if token in ("", match[2])), None)
+    head = _head(text, where, token)
     if not head:
         raise ParseError("is not a capture of hpcadmin discover: no line HPCADMIN-CAPTURE", where=where)
     if int(head[1]) != CAPTURE_SCHEMA:
@@ -68,6 +70,21 @@ def split_capture(text: str, where: str, token: str = "") -> Capture:
     body = text[head.end():].replace("\r\n", "\n") if head[0].endswith("\r") else text[head.end():]
     frames = body.split(f"\n@{head[2]} ")[1:]
     return _collect(frames, head[2])
+
+
+def _head(text: str, where: str, token: str) -> re.Match[str] | None:
+    """Where the capture begins. What a login shell printed before may look like such a line, and a command's output
+    may hold a capture: the first that comes to its end counts. Raises ParseError when another follows it."""
+    heads = [match for match in itertools.islice(_HEAD.finditer(text), MAX_HEADS) if token in ("", match[2])]
+    if token or len(heads) < 2:
+        return heads[0] if heads else None
+    whole = [(match, end) for match in heads if (end := text.find(f"\n@{match[2]} done sections=", match.end())) >= 0]
+    if not whole:
+        return max(heads, key=lambda match: text.count(f"\n@{match[2]} begin ", match.end()))
+    first, end = whole[0]
+    if any(other.start() > end for other, _ in whole):
+        raise ParseError("two captures are in it", where=where, hint="one file for each node")
+    return first
 
 
 def _collect(frames: list[str], token: str) -> Capture:
