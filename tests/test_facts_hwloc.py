@@ -376,3 +376,22 @@ def test_text_tells_what_is_not_allowed_from_what_is_off_line() -> None:
     assert alone.value.cpu.offline == (4, 5, 6)
     most = text(TEXT + "6 processors not represented in topology: 0x000003f0\nTopology infos: Backend=Linux\n")
     assert most.value.limited
+
+
+def test_nodes_without_memory_are_no_limit_of_the_view() -> None:
+    """hwloc 2 leaves them out of the tree and keeps them in the machine's set."""
+    bare = machine(package(0, pu(0), pu(1), cpus=0x3, more=node(0, 0x3)), cpus=0x3).replace(
+        'allowed_cpuset="0x3"', 'allowed_cpuset="0x3" nodeset="0x1" complete_nodeset="0x3"')
+    reading = xml(bare)
+    assert (reading.refused, reading.value.limited, reading.value.cpu.sockets) == ("", "", 1)
+    assert "NUMA nodes 1 are not shown" in said(reading)
+    assert reading.value.memory_mib is None      # they may be kept from whoever made it as well
+
+
+def test_a_restricted_tree_of_version_1_calls_nothing_off_line() -> None:
+    old = machine(package(0, pu(1), cpus=0x2, complete=0x3), package(1, pu(3), cpus=0x8, complete=0xc), cpus=0xa,
+                  complete=0xf, cgroup="/allocation_1", version="1").replace(
+        'allowed_cpuset="0xa"', 'online_cpuset="0xa" allowed_cpuset="0xa"').replace(' version="1"', "")
+    reading = xml(old)
+    assert reading.value.cpu.offline == ()
+    assert reading.value.limited

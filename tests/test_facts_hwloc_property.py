@@ -22,6 +22,9 @@ from hpcadmin.facts import hwloc as hwloc_xml
 needs_lstopo = pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="no lstopo on this machine")
 SLOW = (HealthCheck.too_slow,)
 
+# Where more than half of the CPUs are hidden, that is taken for a container's doing.
+mostly_online = machines().filter(lambda machine: len(machine.offline) <= len(machine.online))
+
 
 def read(text: str, form: str = "xml") -> tuple[Reading, ...]:
     document = Document("x", form, tuple(text.split("\n")))
@@ -44,7 +47,7 @@ def same(reading: Reading, machine: Machine, *, memory: bool = True) -> None:
     assert [core.socket for core in cpu.cores] == [order.index(package) for package in packages]
 
 
-@given(machine=machines(), version=st.sampled_from(("1", "2.0", "3.0")))
+@given(machine=mostly_online, version=st.sampled_from(("1", "2.0", "3.0")))
 @settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 def test_a_machine_in_xml_is_read_back(machine: Machine, version: str) -> None:
     (reading,) = read(render.xml(machine, version))
@@ -55,7 +58,7 @@ def test_a_machine_in_xml_is_read_back(machine: Machine, version: str) -> None:
     assert set(reading.value.cpu.offline) == {thread.cpu for thread in machine.threads} - set(machine.online)
 
 
-@given(machine=machines(), verbose=st.booleans(), prompt=st.booleans(), indent=st.sampled_from(("", "    ")))
+@given(machine=mostly_online, verbose=st.booleans(), prompt=st.booleans(), indent=st.sampled_from(("", "    ")))
 @settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 def test_a_machine_in_text_is_read_back(machine: Machine, verbose: bool, prompt: bool, indent: str) -> None:
     text = render.text(machine, verbose=verbose)

@@ -69,6 +69,9 @@ def _numa_findings(work: Work) -> Iterator[Finding]:
         kinds = ", ".join(sorted({node.subtype for node in empty if node.subtype}))
         listed = fold(union(1 << node.os_index for node in empty))
         yield Finding(f"NUMA nodes {listed} have no CPUs{f' ({kinds})' if kinds else ''}: memory only, no sockets")
+    if work.limits.nodes and not work.limits.outside:
+        yield Finding(f"NUMA nodes {fold(work.limits.nodes)} are not shown: they have no memory, or are kept from "
+                      "whoever made this", note=True)
     second = {node.os_index for node in levels.numa if node.cpus} - {node.os_index for node in levels.primary}
     if second and not levels.no_cpus:
         kinds = ", ".join(sorted({node.subtype for node in levels.numa if node.os_index in second and node.subtype}))

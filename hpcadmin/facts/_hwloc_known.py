@@ -94,7 +94,7 @@ def _known_sets(work: Work) -> dict[str, Any]:
              ("machine_cpuset", tree.root.cpuset if tree.version else None), ("allowed_nodeset", tree.nodes_allowed),
              ("complete_nodeset", tree.nodes_complete))
     known: dict[str, Any] = {name: fold(bits) for name, bits in named if bits is not None}
-    if work.limits.outside or work.limits.disallowed or work.limits.nodes:
+    if work.limits.outside or work.limits.disallowed:
         known["restricted"] = True
         allowed = tree.allowed if tree.allowed is not None else levels.cpus
         known["allowed_cores"] = fold(union(1 << core for core in levels.cores_in(levels.cpus & allowed)))

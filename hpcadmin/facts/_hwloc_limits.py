@@ -34,14 +34,17 @@ def limits(tree: Tree, levels: Machine) -> Limits:
     path = tree.info("LinuxCgroup", "LinuxCgroupPath")
     job = path if _JOB.search(path) else ""
     hidden = complete & ~present if not tree.missing else 0
-    nodes = (tree.nodes_complete or 0) & ~tree.nodes if tree.nodes is not None and not tree.missing else 0
+    nodes = 0
+    if tree.nodes is not None and not tree.missing:
+        nodes = (tree.nodes_complete or 0) & ~tree.nodes & ~sum(1 << number for number in levels.node_ids)
     if tree.online is not None:
-        offline = hidden & ~tree.online
+        # Whoever restricts a tree restricts that set, too.
+        offline = hidden & ~tree.online & ~(_claimed(tree) if path not in ("", "/") else 0)
     elif not tree.version:               # lstopo's text does not tell the two apart
         offline = hidden if _in_no_group(tree, path) and not _most(hidden, present) else 0
     else:
         # Of what is off line the kernel tells no topology, so nothing claims it; what a cpuset hides it still tells.
-        # Only a cpuset hides NUMA nodes.
+        # A cpuset hides NUMA nodes as well; those without memory are hidden from everybody.
         restricted = job or nodes or hidden & _claimed(tree) or _most(hidden, present)
         offline = 0 if restricted else hidden
     outside = hidden & ~offline
@@ -59,9 +62,6 @@ def limits(tree: Tree, levels: Machine) -> Limits:
         said.append(f"restricted: {limited}")
         if job or not _even(tree, levels):
             refused = limited
-    elif nodes:
-        said.append(f"restricted: captured inside a job or cpuset: {count(nodes)} of the machine's NUMA nodes are not "
-                    "in it")
     if disallowed:
         said.append(f"restricted: only CPUs {fold(present & allowed)} of {fold(present)} are allowed to whoever made "
                     "this; the topology is whole")
