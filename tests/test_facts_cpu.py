@@ -609,3 +609,22 @@ def test_groups_of_nodes_by_their_distances() -> None:
     expander = [frozenset({0}), frozenset({1}), frozenset({2}), frozenset()]
     assert _cpu_order.near(expander, [[10, 21, 21, 14], [21, 10, 21, 24], [21, 21, 10, 14], [14, 24, 14, 10]]) == [
         {0, 2}, {0, 2}]
+
+
+@pytest.mark.parametrize("lines", [
+    "NodeName=n1 CPUs=96 Boards=1 SocketsPerBoard=8 CoresPerSocket=12 ThreadsPerCore=1 RealMemory=515000 "
+    "Parameters=numa_node_as_socket",
+    "NodeName=n1 slurmd: Considering each NUMA node as a socket\n"
+    "CPUs=96 Boards=1 SocketsPerBoard=8 CoresPerSocket=12 ThreadsPerCore=1 RealMemory=515000",
+])
+def test_sockets_that_are_numa_nodes_are_no_packages(lines: str) -> None:
+    (reading,) = slurmd.read(Document("x", "text", tuple(lines.split("\n"))))
+    assert reading.known["sockets"] == 8
+    assert "not packages" in said(reading)
+    assert _cpu.from_slurmd(reading.value) == Cpu(threads_per_core=1)
+
+
+def test_counts_of_slurmd_that_do_not_multiply_are_no_facts() -> None:
+    line = "NodeName=n1 CPUs=17 Boards=1 SocketsPerBoard=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=100"
+    (reading,) = slurmd.read(Document("x", "text", (line,)))
+    assert _cpu.from_slurmd(reading.value).cores_per_socket is None

@@ -153,6 +153,8 @@ def from_numactl(numactl: Numactl) -> Cpu:
 def from_slurmd(slurmd: Slurmd) -> Cpu:
     if not slurmd.line:
         return Cpu()
+    if slurmd.virtual:                   # of packages nothing is told
+        return Cpu(threads_per_core=slurmd.threads_per_core)
     return Cpu(sockets=slurmd.sockets, cores_per_socket=slurmd.cores_per_socket,
                threads_per_core=slurmd.threads_per_core)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcadmin.errors import ParseError
@@ -27,6 +27,8 @@ _KEYS = frozenset({"ClusterName", "NodeName", "CPUs", "Procs", "Boards", "Socket
                    "ThreadsPerCore", "RealMemory", "TmpDisk", "Gres", "Parameters"})
 _NEEDED = frozenset({"NodeName", "CPUs", "CoresPerSocket", "ThreadsPerCore"})
 _CONF = re.compile(r"\s{0,40}(?:SlurmctldHost|ControlMachine|PartitionName|SelectType|ClusterName=\S{1,64}\s*\Z)")
+# What slurmd says beside its line when SlurmdParameters asks for it.
+_VIRTUAL = re.compile(r"Considering each (?:NUMA node|L3 ?cache) as a socket", re.IGNORECASE)
 _FOUND = re.compile(r"Found \S{1,200} with Autodetect=\S{1,40}")
 
 
@@ -39,6 +41,7 @@ class Slurmd:
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
     memory_mib: int | None = None
+    virtual: bool = False            # its sockets are NUMA nodes or L3 caches
 
 
 def parse(text: str) -> Slurmd:
@@ -64,6 +67,7 @@ def _value(version: str, line: str) -> Slurmd:
         sockets=boards * per_board if boards is not None and per_board is not None else None,
         cores_per_socket=maybe_integer(words.get("CoresPerSocket")),
         threads_per_core=maybe_integer(words.get("ThreadsPerCore")), memory_mib=maybe_integer(words.get("RealMemory")),
+        virtual="as_socket" in words.get("Parameters", ""),
     )
 
 
@@ -92,7 +96,8 @@ def read(document: Document) -> tuple[Reading, ...]:
             found_gpus = tuple(
                 Finding(f"slurmd found {clean(own[0])[6:]}", line + 1, note=True)
                 for line in range(number, min(len(lines), number + 12)) if (own := _FOUND.search(lines[line])))
-            found.append(_reading(text, version, (number, last), found_gpus))
+            said = next((clean(own) for own in lines[max(0, number - 4): last + 3] if _VIRTUAL.search(own)), "")
+            found.append(_reading(text, version, (number, last), found_gpus, said))
     return tuple(found)
 
 
@@ -112,7 +117,8 @@ def _words(text: str) -> dict[str, str]:
     return dict(_WORD.findall(text))
 
 
-def _reading(text: str, version: str, place: tuple[int, int], further: tuple[Finding, ...]) -> Reading:
+def _reading(text: str, version: str, place: tuple[int, int], further: tuple[Finding, ...],
+             said: str) -> Reading:
     value, words, number = _value(version, clean(text, 2000)), _words(text), place[0]
     findings = list(further)
     missing = [f"{name} is missing: cut off" for name, own in (
@@ -126,12 +132,13 @@ def _reading(text: str, version: str, place: tuple[int, int], further: tuple[Fin
                 f"contradictory: {value.sockets} sockets x {cores} cores x {value.threads_per_core} threads are "
                 f"{total}, not CPUs={value.cpus}: sockets or cores are uneven (CPUs offline, or a cpuset)", number))
             cores = None
+            value = replace(value, cores_per_socket=None)
     boards = maybe_integer(words.get("Boards", "1"))
     if boards is not None and boards > 1:
         findings.append(Finding(f"Boards={boards}: hwloc's groups; {value.sockets} sockets in all", number, note=True))
-    virtual = words.get("Parameters", "")
-    if "as_socket" in virtual:
-        findings.append(Finding(f"sockets are not packages here: {clean(virtual)}", number))
+    if said or value.virtual:
+        value = replace(value, virtual=True)
+        findings.append(Finding(f"sockets are not packages here: {said or clean(words['Parameters'])}", number))
     known: dict[str, Any] = {
         "node": words["NodeName"], "cpus": value.cpus, "boards": boards, "sockets": value.sockets,
         "cores_per_socket": cores, "threads_per_core": value.threads_per_core, "real_memory": value.memory_mib,
