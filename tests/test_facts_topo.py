@@ -383,6 +383,12 @@ def test_the_last_field_of_all_may_be_cut() -> None:
     assert readings(text.replace("```", LEGEND))[0].known["gpu_cpu_affinity_os"] == ["0-11", "0-1"]
 
 
+def test_numa_affinity_that_is_empty_is_said() -> None:
+    found = matrix(mesh(2, "NV4"), tail="0-7\t\t\tN/A")
+    assert "NUMA affinity of GPU 0-1 is empty" in said(found)
+    assert (found.known["gpu_cpu_affinity_os"], found.known["gpu_numa"]) == (["0-7", "0-7"], [None, None])
+
+
 def test_one_gpu_has_no_link_whatever_was_asked() -> None:
     text = "$ nvidia-smi topo -mp\n\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nNIC0\tPIX\t X \t\n"
     assert readings(text)[0].known["links"] == [[-1]]

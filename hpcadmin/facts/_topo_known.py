@@ -201,6 +201,10 @@ def _of_numa(matrix: Matrix) -> Iterator[Finding]:
     if lists:
         yield Finding(f"NUMA affinity {', '.join(lists)}: lists, with nodes of memory alone; they are no sockets",
                       note=True)
+    empty = [gpu for gpu, name in zip(matrix.gpus, matrix.names, strict=True)
+             if name in matrix.tails and matrix.tails[name].numa == ""]
+    if empty:
+        yield Finding(f"NUMA affinity of GPU {fold_ids(empty)} is empty, where an id or N/A is expected")
     if len(matrix.gpus) == 1 and len(matrix.nics) > 1 and any(
             nic.get("remote_from_all_gpus") for nic in nics(matrix).values()):
         yield Finding(f"one GPU beside {len(matrix.nics)} NICs, some of them remote: other GPUs of the node may be "
