@@ -64,6 +64,45 @@ WRONG: list[tuple[str, str]] = [
 ]
 
 
+WRONG += [
+    ("Name=gpu Type=a Count=3 File=/dev/nvidia[0-1]", "Count=3 beside 2 files"),
+    ("AutoDetect=off Name=gpu File=/dev/nvidia0", "without NodeName=: slurmd cannot parse it"),
+    ("AutoDetect=nvml\nName=gpu\nName=gpu", "3: duplicate records for gpu"),
+    ("Name=gpu Type=a File=/dev/nvidia0\nName=gpu File=/dev/nvidia1", "2: some lines of gpu have Type="),
+    ("Name=gpu File=/dev/nvidia0\nName=gpu File=/dev/nvidia[0-1]", "2: /dev/nvidia0 is named twice"),
+    ("Name=gpu File=/dev/nvidia0 Affinity=0", "affinity: no key of gres.conf"),
+    ("Name=gpu Type=a Count=2", "without File= and without AutoDetect="),
+    ("Name=gpu Type=a MultipleFiles=/dev/nvidia0", "MultipleFiles= with one file"),
+    ("Name=gpu File=/dev/nvidia0 Links=0,,-1", "Links=0,,-1: every GPU has a number"),
+    ("Name=gpu File=/dev/nvidia0 Links=0,0", "has not exactly one -1"),
+    ("Name=gpu File=/dev/nvidia[0-1] Links=-1,2", "Links= with 2 files"),
+    ("Name=gpu File=/dev/nvidia0 CPUs=0-15,32-47", "CPUs of the OS with their hyperthreads, Slurm counts cores: 0-15"),
+    ("NodeName=n[1-2] Gres=gpu:a:2\nNodeName=n1 Name=gpu Type=a File=/dev/nvidia[0-1]\n"
+     "NodeName=n2 Name=gpu Type=a File=/dev/nvidia0", "3: n2: Gres=gpu:a:2, gres.conf has 1 of them (1 < 2)"),
+    ("NodeName=n1 Gres=gpu:a:2\nName=gpu File=/dev/nvidia[0-1]", "(0 < 2): gres.conf has no Type="),
+    ("NodeName=n1 Gres=gpu:a:2\nName=gpu Type=b File=/dev/nvidia[0-1]", "(0 < 2): gres.conf has Type=b"),
+    ("NodeName=n1 CPUs=4 Sokets=2", "sokets: no key of a NodeName line"),
+    ("NodeName=n1 CPUs=4\nNodeName=n1 CPUs=8", "2: Duplicated NodeName n1"),
+    ("ClusterName=c\nNodeName=n1 Gres=gpu:2", "there is no GresTypes="),
+    ("$ slurmd -C\nNodeName=n2 CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=99\n"
+     "### slurm.conf\nNodeName=n[1-4] CPUs=8 Sockets=1 CoresPerSocket=8 RealMemory=100", "RealMemory=100 is more than"),
+    ("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2", "1: a has Switches= and Nodes="),
+    ("BlockName=b1 Nodes=n[1-18]\nBlockSizes=18,27", "27 is not 18 times a power of two"),
+    ("BlockSizes=-1", "-1 is no size of a block"),
+    ("BlockName=b1 Nodes=n[1-4]\nBlockSizes=8", "the base size 8 is more than b1 has"),
+    ("SwitchName=s12345678901234567890123 Nodes=n1", "more than 19 digits"),
+    ("- topology: t\n  tree:\n    switches:\n      - switch: s\n        children: l[1-2]\n      - switch: l1\n"
+     "        nodes: n1", "4: t: s: l2 is not defined"),
+    ("[2025-01-01T00:00:00.000] error: Node n1 has low real_memory size (99 < 100)", "Low RealMemory on n1: 100 is"),
+    ("slurmd: fatal: can't stat gres.conf file /dev/nvidia3: No such file or directory", "/dev/nvidia3 of gres.conf"),
+    ("Reason=gres/gpu GRES autodetected core affinity 0-7 on node n1 doesn't match socket boundaries. (Socket 0 is "
+     "cores 0-15).", "n1: the GPU's cores 0-7 do not match"),
+    ("slurmd: error: Parsing error at unrecognized key: Foo", "Foo is no key of this file"),
+    ("slurmd: fatal: something that nobody has seen", "fatal: something that nobody has seen"),
+    ("slurmctld: error: Invalid hostnames in switch configuration: n77", "n77 is not in slurm.conf"),
+]
+
+
 @pytest.mark.parametrize(("text", "what"), WRONG, ids=[what[:30] for _, what in WRONG])
 def test_what_is_wrong_is_named_with_its_line(text: str, what: str) -> None:
     reading = one(text)
@@ -77,6 +116,36 @@ def test_counts_of_a_tree_and_of_blocks() -> None:
     assert tree["roots"] == ["top"]
     blocks = one("BlockName=b1 Nodes=a[1-18]\nBlockName=b2 Nodes=a[19-36]\nBlockSizes=18,36").known
     assert (blocks["blocks"], blocks["nodes_per_block"], blocks["block_sizes"]) == (2, 18, [18, 36])
+
+
+def test_defaults_go_into_the_lines_after_them() -> None:
+    reading = one("NodeName=DEFAULT CPUs=8 Sockets=2 CoresPerSocket=4 RealMemory=9\n"
+                  "nodename=a[1-2] gres=gpu:x:1  # two\nNodeName=b RealMemory=5\n"
+                  "PartitionName=DEFAULT State=UP\nPartitionName=p Nodes=ALL Default=yes")
+    assert [(n["name"], n["cpus"], n["real_memory"]) for n in reading.known["nodes"]] == [("a[1-2]", 8, 9), ("b", 8, 5)]
+    assert reading.known["partitions"] == [{"name": "p", "nodes": "ALL", "default": True, "state": "UP"}]
+
+
+def test_topologies_of_a_yaml() -> None:
+    known = one("- topology: a\n  cluster_default: true\n  block:\n    block_sizes: [2, 4]\n    blocks:\n"
+                "      - block: b1\n        nodes: n[1-2]\n      - block: b2\n        nodes: n[3-4]\n"
+                "- topology: f\n  flat: true").known
+    assert (known["blocks"], known["node_count"], known["block_sizes"], known["wrong"]) == (2, 4, [2, 4], False)
+    assert [(t["name"], t["kind"], t["default"]) for t in known["topologies"]] == [("a", "block", True),
+                                                                                   ("f", "flat", False)]
+
+
+def test_what_scontrol_show_topology_prints_is_no_fault() -> None:
+    reading = one("SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=l[1-2]\n"
+                  "SwitchName=l1 Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=l2 Level=0 LinkSpeed=1 Nodes=n[3-4]")
+    assert reading.known["wrong"] is False
+    assert (reading.known["leaves"], reading.known["node_count"], reading.known["levels"]) == (2, 4, 2)
+
+
+def test_files_with_holes_and_brackets_round_cores() -> None:
+    reading = one("NodeName=n1 Name=gpu File=/dev/nvidia[0,2-3],/dev/nvidia7 Cores=[0-3]\nName=mps Count=100")
+    assert reading.known["gres"][0]["files"] == [f"/dev/nvidia{n}" for n in (0, 2, 3, 7)]
+    assert reading.known["gres"][1]["name"] == "mps" and reading.known["wrong"] is None
 
 
 UNDECIDED = ["Name=gpu Type=a100 File=/dev/nvidia0 Cores=0-15", "NodeName=a Gres=gpu:a:1,gpu:b:1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpcadmin.errors import ParseError
@@ -157,8 +157,9 @@ def _gres(conf: Conf) -> Iterator[Finding]:
         yield Finding("the layout of sockets and NUMA nodes is not in the text: from 24.11 on each range of Cores must "
                       "be whole sockets (virtual ones, with numa_node_as_socket, as well)", ranged[0].line, note=True)
     said: set[tuple[str, int]] = set()
+    shapes = [(node, gres.names(node.name or "") or frozenset()) for node in sized[:MAX_LINES]] if ranged else []
     for each in ranged:
-        for finding in _range(each, sized[:MAX_LINES]):
+        for finding in _range(each, shapes):
             if (finding.what, each.line) not in said:
                 said.add((finding.what, each.line))
                 yield finding
@@ -173,7 +174,7 @@ def _detects(conf: Conf, line: GresLine) -> str:
     return "" if value == "off" else value
 
 
-def _range(line: GresLine, sized: list[NodeLine]) -> Iterator[Finding]:
+def _range(line: GresLine, sized: Sequence[tuple[NodeLine, frozenset[str]]]) -> Iterator[Finding]:
     cores = line.cores or ""
     try:
         ids = gres.core_ids(cores)
@@ -181,8 +182,8 @@ def _range(line: GresLine, sized: list[NodeLine]) -> Iterator[Finding]:
         yield Finding(exc.what, line.line)
         return
     hosts = gres.names(line.nodes)
-    for node in sized:
-        if hosts and node.name and node.name != line.nodes and not hosts & (gres.names(node.name) or frozenset()):
+    for node, own in sized:
+        if hosts and node.name and node.name != line.nodes and hosts.isdisjoint(own):
             continue
         size = node.get("cores_per_socket")
         total = size * node.get("sockets") * (node.get("boards") or 1)
@@ -212,18 +213,17 @@ def _devices(conf: Conf) -> Iterator[Finding]:
     lines = [line for line in conf.gres if line.name == "gpu" and not line.detected]
     if not lines:
         return
-    hosts = {line.nodes: gres.names(line.nodes) for line in lines}
+    bits, everywhere = gres.by_host(lines)
     for node in [node for node in conf.nodes if node.get("gres") and node.name][:MAX_LINES]:
         wanted = [(kind, number) for name, kind, number in gres_items(node.get("gres")) if name == "gpu"]
         mine = gres.names(node.name or "") or frozenset()
-        seen: set[tuple[int, ...]] = set()
+        first: dict[int, str] = {}
         for host in sorted(mine)[:MAX_HOSTS] if wanted else ():
-            group = [line for line in lines if hosts[line.nodes] is None or host in (hosts[line.nodes] or ())]
-            key = tuple(line.line for line in group)
-            if key not in seen and not _detects(conf, GresLine("", (), None, 0, host)):
-                seen.add(key)
-                who = host if len(mine) > 1 and not all(hosts[line.nodes] is None for line in group) else node.name
-                yield from _compare(who or host, node, wanted, group)
+            first.setdefault(bits.get(host, 0) | everywhere, host)
+        for mask, host in first.items():
+            if not _detects(conf, GresLine("", (), None, 0, host)):
+                yield from _compare(host if len(first) > 1 else node.name or host, node, wanted,
+                                    gres.chosen(lines, mask))
 
 
 def _compare(who: str, node: NodeLine, wanted: list[tuple[str, int]], group: list[GresLine]) -> Iterator[Finding]:

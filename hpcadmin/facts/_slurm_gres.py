@@ -18,6 +18,7 @@ AUTODETECT = frozenset({"nvml", "rsmi", "oneapi", "nrt", "nvidia", "off", "full"
 KEYS = frozenset({"nodename", "autodetect", "count", "cpus", "cores", "file", "files", "flags", "link", "links",
                   "multiplefiles", "name", "type"})
 MAX_DEVICES = 1024
+MAX_NAMES = 100_000                    # hosts of all lines together
 
 
 @dataclass
@@ -124,17 +125,39 @@ def _links(line: GresLine) -> Iterator[Finding]:
                       line.line)
 
 
+def by_host(found: Sequence[GresLine]) -> tuple[dict[str, int], int]:
+    """(which of the lines are each host's, as bits; which are every host's). Of endless lists the first hosts only."""
+    everywhere, bits, left = 0, dict[str, int](), MAX_NAMES
+    where: dict[str, int] = {}
+    for number, each in enumerate(found):
+        where[each.nodes] = where.get(each.nodes, 0) | 1 << number
+    for nodes, mask in where.items():
+        own = names(nodes)
+        if own is None:
+            everywhere |= mask
+        elif len(own) <= left:
+            left -= len(own)
+            for host in own:
+                bits[host] = bits.get(host, 0) | mask
+    return bits, everywhere
+
+
+def chosen(found: Sequence[GresLine], mask: int) -> list[GresLine]:
+    picked = []
+    while mask:
+        low = mask & -mask
+        picked.append(found[low.bit_length() - 1])
+        mask ^= low
+    return picked
+
+
 def together(found: Sequence[GresLine]) -> Iterator[Finding]:
-    """What is wrong with the lines of one node: each node's set of lines is looked at once."""
+    """What is wrong with the lines of one node: each different set of lines is looked at once."""
     mine = [each for each in found if not each.detected]
-    groups: dict[tuple[int, ...], None] = {}
-    sets = [names(each.nodes) for each in mine]
-    hosts = set().union(*(own for own in sets if own))
-    for host in sorted(hosts) or [""]:
-        groups.setdefault(tuple(i for i, own in enumerate(sets) if own is None or host in own))
+    bits, everywhere = by_host(mine)
     said: set[tuple[str, int]] = set()
-    for group in groups:
-        for finding in _one_node([mine[i] for i in group]):
+    for mask in dict.fromkeys(mask | everywhere for mask in (*bits.values(), 0)):
+        for finding in _one_node(chosen(mine, mask)):
             if (finding.what, finding.line or 0) not in said:
                 said.add((finding.what, finding.line or 0))
                 yield finding

@@ -61,9 +61,11 @@ def collect(lines: Sequence[str]) -> Tree | None:
     usable = [each for each in found if each.kind]
     if not usable:
         return None
-    for each in usable[1:]:
-        if any(other.name == each.name for other in usable[:usable.index(each)]):
+    names: set[str] = set()
+    for each in usable:
+        if each.name in names:
             findings.append(Finding(f"topology {each.name} is defined twice", each.line))
+        names.add(each.name)
     if sum(each.default == "true" for each in usable) > 1:
         findings.append(Finding("more than one topology is the cluster_default", usable[-1].line))
     main = next((each for each in usable if each.default == "true"), usable[0])
