@@ -12,7 +12,7 @@ from dataclasses import replace
 from hpcadmin.fabric.discover import FABRIC_COMMANDS, fabric_answers, fabric_probe_script
 from hpcadmin.fabric.dump import Device, Devices, Dump, Ends, Line, devices_of
 from hpcadmin.fabric.faults import Fault, faults
-from hpcadmin.fabric.names import host_of, is_aggregation, is_generic, switch_name
+from hpcadmin.fabric.names import host_of, is_aggregation, is_generic, module_of, switch_name
 from hpcadmin.fabric.tree import left_out, rails, slurm_tree, topology_conf, units, with_levels
 from hpcadmin.model import Fabric, FabricDevice, Node, SwitchPort
 
@@ -58,6 +58,10 @@ def _names(devices: Devices, kind: str) -> list[str]:
         else:
             names.append(switch_name(device.description, guid, device.lid))
     count = Counter(names)
+    modules = [f"{name}-{module_of(device.description)}" if count[name] > 1 and module_of(device.description) else name
+               for name, device in zip(names, devices.items, strict=True)]
+    if len(set(modules)) > len(set(names)):
+        names, count = modules, Counter(modules)
     used: Counter[str] = Counter()
     for number, (name, device) in enumerate(zip(names, devices.items, strict=True)):
         if count[name] > 1:

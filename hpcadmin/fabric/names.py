@@ -66,6 +66,12 @@ def switch_name(description: str, guid: str, lid: int | None = None) -> str:
     return f"switch-{guid}" if guid else f"switch-lid{lid}" if lid else description or "switch"
 
 
+def module_of(description: str) -> str:
+    """L01 of "MF0;core1:IS5200/L01/U1": all modules of a director switch have its name; "" for others."""
+    found = re.match(r"MF0;[^:;]{1,100}:[^/;]{0,100}/([A-Z][0-9]{1,3})/U[0-9]{1,3}\Z", description)
+    return found[1] if found else ""
+
+
 _NUMBER = re.compile(r"([0-9]{1,18})")
 
 

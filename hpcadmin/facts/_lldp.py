@@ -240,6 +240,33 @@ def _columns(heading: str, dashes: str) -> dict[str, slice]:
     return found
 
 
+_HEADING = re.compile(r"\s{0,8}LINK\s{1,40}CHASSIS[- ]ID\s{1,40}SYSTEM[- ]NAME\s.{0,300}\Z")
+_HEADINGS = re.compile(r"LINK|CHASSIS[- ]ID|SYSTEM[- ]NAME|CAPS|PORT[- ]ID|PORT[- ]DESCRIPTION")
+
+
+def networkctl(lines: list[tuple[int, str]]) -> Lldp:
+    """`networkctl lldp`: columns below their headings; what is too long ends in "…"."""
+    starts: list[tuple[str, int]] = []
+    found: list[Neighbour] = []
+    for number, text in lines:
+        if _HEADING.match(text):
+            starts = [(match[0].replace(" ", "-"), match.start()) for match in _HEADINGS.finditer(text)]
+            continue
+        ends = [start for _, start in starts[1:]] + [len(text)]
+        cells = {name: text[start:end].strip() for (name, start), end in zip(starts, ends, strict=False)}
+        if starts and (not cells["LINK"] or " " in cells["LINK"] or not cells["CHASSIS-ID"]
+                       or " " in cells["CHASSIS-ID"] or any(0 < start < len(text) and text[start - 1] != " "
+                                                            for _, start in starts)):
+            starts = []
+        elif starts:
+            caps = cells.get("CAPS", "")
+            found.append(Neighbour(
+                clean(cells["LINK"], 64), clean(cells["SYSTEM-NAME"] or cells["CHASSIS-ID"]),
+                clean(cells["CHASSIS-ID"]), "", clean(cells.get("PORT-DESCRIPTION") or cells.get("PORT-ID", ""), 64),
+                ("b" in caps or "r" in caps) if caps else None, number))
+    return Lldp(tuple(found[:MAX_NEIGHBOURS]))
+
+
 # --- the host itself ------------------------------------------------------------------------------------------------
 
 

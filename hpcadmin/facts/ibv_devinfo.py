@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._base import clean, leading_float, leading_int, lines_of, maybe_integer
 from hpcadmin.facts._hca import Hca, HcaPort, by_node, cut_layer, layer_of, rdma, reading
-from hpcadmin.facts._reading import Document, Reading
+from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts.infiniband import RdmaDevice
 
 NAME = "ibv_devinfo"
@@ -116,7 +116,10 @@ def read(document: Document) -> tuple[Reading, ...]:
     for number, raw in enumerate(document.lines, 1):
         if raw.strip() and len(raw) < 1000:
             found.line(raw, number)
-    return tuple(reading("ibv_devinfo", group, max(found.lasts[id(card)] for card in group), _missing(group))
+    closed = [number for number, raw in enumerate(document.lines, 1) if raw.strip() == "Failed to open device"]
+    further = [Finding(f"Failed to open device, {len(closed)} times: devices that this node or container may "
+                       "not use, or no driver", closed[0])] if closed else []
+    return tuple(reading("ibv_devinfo", group, max(found.lasts[id(card)] for card in group), _missing(group), further)
                  for group in by_node(found.cards))
 
 
@@ -130,5 +133,6 @@ def _missing(cards: Iterable[Hca]) -> list[str]:
         for port in card.ports:
             cut = cut_layer(port)
             if cut or not port.state or not port.layer:
-                found.append(f"{card.name} port {port.number}: {cut or 'cut off'}")
+                lacks = "its link layer is not in it" if port.state and port.lid is not None else "cut off"
+                found.append(f"{card.name} port {port.number}: {cut or lacks}")
     return found

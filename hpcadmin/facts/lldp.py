@@ -26,7 +26,7 @@ limit 5 $SUDO lldpcli -f keyvalue show chassis 2>/dev/null
 echo end=lldp
 """
 FORMS = ("text", "json", "xml")
-MARKS = ("lldp.", "edp.", "cdpv1.", "cdpv2.", "fdp.", "sonmp.", "Interface:", "---", '"lldp"', "<lldp")
+MARKS = ("lldp.", "edp.", "cdpv1.", "cdpv2.", "fdp.", "sonmp.", "Interface:", "---", '"lldp"', "<lldp", "CHASSIS")
 _TABLE = re.compile(r"(?i)(?=.*\b(?:local|interface|port))(?=.*(?:remote|neighbor|device id|system name)).{10,300}\Z")
 _DASHES = re.compile(r"\s{0,20}-{3,80}(?:[\s|+]{1,20}-{2,80}){2,12}\s{0,20}\Z")
 
@@ -61,6 +61,10 @@ def read(document: Document) -> tuple[Reading, ...]:
         told = _lldp.table(lines)
         if told.neighbours:
             found += _readings("lldp table", told, document)
+    if any("CHASSIS" in text for _, text in lines):
+        told = _lldp.networkctl(lines)
+        if told.neighbours:
+            found += _readings("networkctl lldp", told, document)
     start = next((n for n, t in lines if t.strip() == "{"), 0)
     if start and not found:
         end = next((n for n, t in reversed(lines) if t.strip() == "}"), 0)
