@@ -61,6 +61,13 @@ class _Run:
         return fabric_reading(dump, self.first, self.last, self.unread)
 
 
+def opens(line: str) -> bool:
+    """Whether an output may begin with the line."""
+    text = line.strip()
+    return len(text) <= 1000 and (text.startswith("# Topology file:") or any(
+        pattern.match(text) for pattern in (_GUID, _HEAD, _PORT, _ROW, _LISTED)))
+
+
 def read(document: Document) -> tuple[Reading, ...]:
     runs: list[_Run] = []
     for number, raw in enumerate(document.lines, 1):

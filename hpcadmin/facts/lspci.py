@@ -114,9 +114,10 @@ def outputs(lines: Sequence[str]) -> Iterator[list[LspciDevice]]:
 
 def _dull(lines: Sequence[str]) -> frozenset[str]:
     """Indented lines that say nothing here, wherever they stand: nine of ten of -vvv, and few different ones."""
-    if any(line.startswith("Slot:") for line in lines):
+    different = set(lines)
+    if any(line.startswith("Slot:") for line in different):
         return frozenset()
-    return frozenset(line for line in set(lines) if line[:1] in ("\t", " ") and len(line) < 400 and _says_nothing(line))
+    return frozenset(line for line in different if line[:1] in ("\t", " ") and len(line) < 400 and _says_nothing(line))
 
 
 @lru_cache(maxsize=1 << 14)              # most of them are in the outputs of other nodes as well

@@ -44,6 +44,10 @@ def parse(text: str) -> tuple[Mount, ...]:
     return _sorted(found)
 
 
+def opens(line: str) -> bool:
+    return " /" in line and len(line) <= 20_000 and (_MOUNT.match(line) or _from_line(line)) is not None
+
+
 def read(document: Document) -> tuple[Reading, ...]:
     """The network file systems in an output of `mount` or a copy of /proc/mounts; what is local is left out."""
     at: list[int] = []
