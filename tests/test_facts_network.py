@@ -350,3 +350,26 @@ def test_odd_texts_take_linear_time(number: int) -> None:
     start = time.process_time()
     try_all(SLOW[number])
     assert time.process_time() - start < 5
+
+
+def test_aligned_ibdev2netdev_with_remarks_is_read() -> None:
+    found = ibdev2netdev.read(Document("x", lines=("$ ibdev2netdev | column -t",
+                                                   "mlx5_0   port  1  ==>  ibp26s0        (Down)  # rail 1",
+                                                   "mlx5_10  port  1  ==>  enp27s0f0np0   (Up)")))
+    assert [(d["name"], d["netdev"], d["up"]) for d in found[0].known["devices"]] == [
+        ("mlx5_0", "ibp26s0", False), ("mlx5_10", "enp27s0f0np0", True)]
+
+
+def test_networkctl_lldp() -> None:
+    found = lldp.read(Document("x", lines=(
+        "LINK CHASSIS-ID        SYSTEM-NAME CAPS        PORT-ID PORT-DESCRIPTION",
+        "eth0 00:11:22:33:44:55 leaf1       ..b.r...... 516     xe-0/0/4", "", "Capability Flags:",
+        "b - Bridge; r - Router", "1 entries.")))
+    assert found[0].known["links"] == [{"interface": "eth0", "neighbour": "leaf1", "port": "xe-0/0/4"}]
+
+
+def test_devices_that_do_not_open_are_told() -> None:
+    found = ibv_devinfo.read(Document("x", lines=("Failed to open device", *(
+        "hca_id: mlx4_2", "\ttransport: InfiniBand (0)", "\tphys_port_cnt: 1", "\t\tport: 1",
+        "\t\t\tstate: PORT_ACTIVE (4)", "\t\t\tport_lid: 1", "\t\t\tlink_layer: InfiniBand"))))
+    assert any("Failed to open device (times 1)" in finding.what for finding in found[0].findings)

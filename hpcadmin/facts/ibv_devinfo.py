@@ -117,7 +117,7 @@ def read(document: Document) -> tuple[Reading, ...]:
         if raw.strip() and len(raw) < 1000:
             found.line(raw, number)
     closed = [number for number, raw in enumerate(document.lines, 1) if raw.strip() == "Failed to open device"]
-    further = [Finding(f"Failed to open device, {len(closed)} times: devices that this node or container may "
+    further = [Finding(f"Failed to open device (times {len(closed)}): devices that this node or container may "
                        "not use, or no driver", closed[0])] if closed else []
     return tuple(reading("ibv_devinfo", group, max(found.lasts[id(card)] for card in group), _missing(group), further)
                  for group in by_node(found.cards))
