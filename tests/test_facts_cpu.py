@@ -628,3 +628,13 @@ def test_counts_of_slurmd_that_do_not_multiply_are_no_facts() -> None:
     line = "NodeName=n1 CPUs=17 Boards=1 SocketsPerBoard=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=100"
     (reading,) = slurmd.read(Document("x", "text", (line,)))
     assert _cpu.from_slurmd(reading.value).cores_per_socket is None
+
+
+def test_memory_of_gpus_is_no_contradiction() -> None:
+    nodes = (NumaNode(0, (0, 1), 1000), NumaNode(1, (), 500))
+    parts = [Part("slurmd -C", Node("", memory_mib=1490)), Part("hwloc XML", Node("", memory_mib=1000)),
+             Part("numactl -H", Node("", cpu=Cpu(numa=nodes)))]
+    node = merge("node", parts)
+    assert (node.memory_mib, node.problems) == (1000, ())
+    other = merge("node", [*parts[:2], Part("numactl -H", Node("", cpu=Cpu(numa=nodes[:1])))])
+    assert other.problems == ("memory (MiB): 1490 in slurmd -C, 1000 in hwloc XML",)

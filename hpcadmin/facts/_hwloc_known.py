@@ -27,7 +27,7 @@ def reading(kind: str, tree: Tree, first: int, last: int) -> Reading:
 
 def _value(work: Work, findings: tuple[Finding, ...], missing: tuple[str, ...], refused: str) -> Hwloc:
     tree, levels = work.tree, work.levels
-    sizes = [node.memory_mib for node in levels.numa if node.cpus]
+    sizes = [node.memory_mib for node in levels.numa if node.cpus and node.subtype != "GPUMemory"]
     return Hwloc(
         cpu=work.cpu, pci=io.pci_devices(work.devices, levels, work.whole),
         gpus=io.gpus(work.devices, levels, work.whole), nics=io.nics(work.devices, levels, work.whole),

@@ -63,7 +63,7 @@ def merge(name: str, parts: Sequence[Part]) -> Node:
     values |= {key: _tables(key, parts) for key in ("tools", "versions", "settings")}
     for key, default in (("bmc", Bmc()), ("simulated", "")):
         values[key] = next((v for part in parts if (v := getattr(part.node, key)) != default), default)
-    values["memory_mib"] = _memory(parts, merged)
+    values["memory_mib"] = _memory(parts, cpu, merged)
     values["gpu_links"] = _links(parts, gpus, merged)
     problems = [*(problem for part in parts for problem in part.node.problems), *merged.problems]
     return Node(name, cpu=cpu, gpus=gpus, nics=nics, pci=tuple(sorted(pci, key=lambda d: pci_key(d.address))),
@@ -99,11 +99,17 @@ def _first(key: str, parts: Sequence[Part], merged: _Merged) -> Any:
     return found[0][1] if found else values[0][1] if values else ""
 
 
-def _memory(parts: Sequence[Part], merged: _Merged) -> int | None:
-    """Within 2 %: hwloc's, slurmd's and the kernel's numbers are never quite the same."""
+def _memory(parts: Sequence[Part], cpu: Cpu, merged: _Merged) -> int | None:
+    """Within 2 %: hwloc's, slurmd's and the kernel's numbers are never quite the same. The kernel's total may hold the
+    memory of GPUs (NUMA nodes without CPUs), which is no memory of the node for Slurm's jobs."""
     found = [(part.source, part.node.memory_mib) for part in parts if part.node.memory_mib is not None]
+    beside = sum(node.memory_mib or 0 for node in cpu.numa if not node.cpus)
+    least = min((value for _, value in found), default=None)
     for source, value in found[1:]:
-        if abs(value - found[0][1]) > 0.02 * max(value, found[0][1]):
+        first = found[0][1]
+        if abs(value - first) > 0.02 * max(value, first):
+            if beside and abs(abs(value - first) - beside) <= 0.02 * max(value, first):
+                return least
             merged.differ("memory (MiB)", found[0], (source, value))
     return found[0][1] if found else None
 

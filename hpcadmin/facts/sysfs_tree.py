@@ -200,7 +200,7 @@ def _reading(work: _Work, first: int, last: int) -> Reading:
     value = SysfsTree(
         cpu=replace(cpu, model=work.info.model if work.info else ""),
         pci=tuple(device.pci for device in work.found.values()), has_pci=bool(work.found),
-        gpus=tuple(work.gpus.values()), memory_mib=_memory(sysfs), vendor=_dmi(sysfs, "sys_vendor"),
+        gpus=tuple(work.gpus.values()), memory_mib=_own_memory(work), vendor=_dmi(sysfs, "sys_vendor"),
         product=_product(work), serial=_dmi(sysfs, "product_serial"), bios=_dmi(sysfs, "bios_version"),
         kernel=_noted(sysfs, "OSRelease") or sysfs.text("proc/sys/kernel/osrelease"),
         hostname=_noted(sysfs, "HostName") or clean(sysfs.text("proc/sys/kernel/hostname")), problems=problems,
@@ -340,6 +340,12 @@ def _dmi(sysfs: Sysfs, name: str) -> str:
 def _memory(sysfs: Sysfs) -> int | None:
     match = _MEM_TOTAL.search(sysfs.files.get("proc/meminfo", ""))
     return int(match[1]) // 1024 if match else None
+
+
+def _own_memory(work: _Work) -> int | None:
+    """Without that of the GPUs, which the kernel counts as well."""
+    total, gpus = _memory(work.sysfs), [node.memory_mib for node in work.cpu.numa if node.id in work.gpu_nodes]
+    return None if total is None or None in gpus else total - sum(size or 0 for size in gpus)
 
 
 def _noted(sysfs: Sysfs, name: str) -> str:
