@@ -55,7 +55,8 @@ def collect(lines: Sequence[str]) -> Tree | None:
         if first not in _KEYS or not record.text.lower().startswith(first):
             continue
         seen.append(record.line)
-        add(switches if first == "switchname" else blocks, keys[first], record.line, keys, findings)
+        add(switches if first == "switchname" else blocks, keys[first], record.line, keys, findings,
+            block=first == "blockname")
         unknown = sorted(keys.keys() - _KEYS[first])
         if unknown:
             findings.append(Finding(f"{keys[first]}: {', '.join(unknown)[:80]}: no key of topology.conf: slurmctld "
@@ -63,8 +64,10 @@ def collect(lines: Sequence[str]) -> Tree | None:
     return tree(switches, blocks, sizes, findings, seen) if seen else None
 
 
-def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], findings: list[Finding]) -> None:
-    """A switch or block; of `scontrol show topology` without the nodes of the switches below."""
+def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], findings: list[Finding], *,
+        block: bool = False, young: bool = False) -> None:
+    """A switch or block; of `scontrol show topology` without the nodes of the switches below. young: for a version that
+    takes a leaf whose nodes come later."""
     shown = "level" in keys or "blockindex" in keys
     below, nodes = keys.get("switches", ""), keys.get("nodes", "")
     if below == "(null)":
@@ -79,7 +82,9 @@ def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], 
                                     line, note=True))
         nodes = "" if below else nodes
     elif not below and not nodes:
-        findings.append(Finding(f"{name} has neither Switches= nor Nodes=", line))
+        findings.append(Finding(f"{name} has neither Switches= nor Nodes=" if not block else
+                                f"{name} has no Nodes=: a place that is kept for a block", line,
+                                note=block or young))
     if len(name) >= MAX_NAME:
         findings.append(Finding(f"{name[:70]}: a name of {len(name)} characters: Slurm takes at most {MAX_NAME - 1}",
                                 line))
@@ -195,10 +200,11 @@ def _tree(switches: dict[str, Switch]) -> dict[str, Any]:
 
 
 def _blocks(blocks: dict[str, Switch], sizes: list[int]) -> dict[str, Any]:
-    counts = Counter(len(block.nodes) for block in blocks.values())
+    counts = Counter(len(block.nodes) for block in blocks.values() if block.nodes)
     return {"blocks": len(blocks), "nodes_per_block": next(iter(counts)) if len(counts) == 1 else None,
             "node_count": len({name for block in blocks.values() for name in block.nodes}), "block_sizes": sizes,
-            "nodes": [block.nodes_text for block in blocks.values()], "blocks_defined": list(blocks)}
+            "nodes": [block.nodes_text for block in blocks.values() if block.nodes_text],
+            "blocks_defined": list(blocks)}
 
 
 def _right(switches: dict[str, Switch]) -> Iterator[str]:

@@ -50,7 +50,8 @@ class _Topology:
         if self.item:
             kind, name = next(iter(self.item.items()))
             keys = {"switches": self.item.get("children", ""), "nodes": self.item.get("nodes", "")}
-            add(self.switches if kind == "switch" else self.blocks, name, self.at, keys, findings)
+            add(self.switches if kind == "switch" else self.blocks, name, self.at, keys, findings,
+                block=kind == "block", young=True)
             self.item = {}
 
 
