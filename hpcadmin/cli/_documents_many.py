@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hpcadmin import hosts
@@ -11,6 +11,7 @@ from hpcadmin.text import printable
 
 SHOWN = 400
 VARIANTS = 20                    # different lines of one name that are shown
+_WIDE = 100                      # characters of a list of nodes
 _KEPT = 1000                     # and that are counted one by one
 
 
@@ -47,7 +48,17 @@ class _Kind:
             if shown[label] == VARIANTS + 1:
                 yield f"  {label}: {self.labels[label] - VARIANTS} others (--json has all)"
             elif shown[label] <= VARIANTS:
-                yield f"  {line}" if len(names) == len(self.nodes) else f"  {hosts.fold(names)}: {line}"
+                yield f"  {line}" if len(names) == len(self.nodes) else f"  {self._who(names)}: {line}"
+
+    def _who(self, names: Sequence[str]) -> str:
+        """Of most of them the others are named, and of more than fit into a line the first."""
+        most = 2 * len(names) > len(self.nodes)
+        others = set(self.nodes).difference(names) if most else ()
+        said = [name for name in self.nodes if name in others] if most else names
+        text = hosts.fold(said)
+        if len(text) > _WIDE:
+            text = f"{len(said)} nodes ({said[0]} …)"
+        return f"all but {text}" if most else text
 
 
 def _label(line: str) -> str:
