@@ -395,3 +395,14 @@ def test_a_restricted_tree_of_version_1_calls_nothing_off_line() -> None:
     reading = xml(old)
     assert reading.value.cpu.offline == ()
     assert reading.value.limited
+
+
+def test_distances_stand_in_the_order_of_their_heading() -> None:
+    matrix = """Relative latency matrix (name NUMALatency kind 5) between 2 NUMANodes (depth -3) by {} indexes:
+ index     1     0
+     1    10    21
+     0    22    11
+"""
+    for by in ("logical", "physical"):
+        reading = text(TEXT + matrix.format(by))
+        assert [node.distances for node in reading.value.cpu.numa] == [(11, 22), (21, 10)]

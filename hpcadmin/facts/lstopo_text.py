@@ -26,7 +26,7 @@ _HIDDEN = re.compile(r"\s{0,40}[0-9]{1,6} processors? (not represented in topolo
 _INFOS = re.compile(r"\s{0,40}Topology infos: (.{1,8000})")
 _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,60})=(?:\"([^\"]*)\"|([^\s\"]*))")
 _MATRIX = re.compile(r"\s{0,40}Relative latency matrix (?:\(name ([A-Za-z0-9]{1,40})[^)]{0,60}\) )?between "
-                     r"([0-9]{1,4}) (NUMANode)s.{0,40}by (?:logical|physical) indexes")
+                     r"([0-9]{1,4}) (NUMANode)s.{0,40}by (logical|physical) indexes")
 _KIND = re.compile(r"\s{0,40}CPU kind #[0-9]{1,4} efficiency (-?[0-9]{1,9}) cpuset (0x[0-9a-fA-Fx,]{1,20000})")
 _KIND_INFO = re.compile(r"\s{1,40}([A-Za-z]{1,40}) = (.{0,200})")
 _FOOTER = ("CPU kind", "Memory attribute", "Topology ", "Relative ", "depth ", "Special depth", "index ")
@@ -153,7 +153,7 @@ class _Text:
             for key, quoted, bare in _PAIR.findall(infos[1]):
                 self.infos.setdefault(key, []).append(clean(quoted or bare))
         elif matrix := _MATRIX.match(line):
-            return self.matrix(lines, number, int(matrix[2]))
+            return self.matrix(lines, number, int(matrix[2]), "os" if matrix[4] == "physical" else "logical")
         elif kind := _KIND.match(line):
             self.kinds.append(CpuKind(mask(kind[2]) or 0))
         elif self.kinds and (info := _KIND_INFO.match(line)):
@@ -162,7 +162,8 @@ class _Text:
             return number
         return number + 1
 
-    def matrix(self, lines: tuple[str, ...], number: int, size: int) -> int:
+    def matrix(self, lines: tuple[str, ...], number: int, size: int, indexing: str) -> int:
+        heading = lines[number + 1].split()[1:] if number + 1 < len(lines) else []
         rows = []
         for line in lines[number + 2:number + 2 + size]:
             words = line.split()[1:]
@@ -170,8 +171,12 @@ class _Text:
                 self.missing.append(f"the distances in line {number + 1} are cut off")
                 return number + 1
             rows.append([float(word) for word in words])
-        if len(rows) == size and all(value.is_integer() for row in rows for value in row):
-            self.matrices.append(Matrix("NUMALatency", "logical", "NUMANode", [str(at) for at in range(size)], rows))
+        # The nodes stand in the order in which the kernel lists them, which need not be hwloc's.
+        named = len(heading) == size == len(set(heading)) and all(re.match(r"[0-9]{1,7}\Z", word) for word in heading)
+        if len(rows) == size and named and all(value.is_integer() for row in rows for value in row):
+            order = sorted(range(size), key=lambda at: int(heading[at]))
+            self.matrices.append(Matrix("NUMALatency", indexing, "NUMANode", [heading[at] for at in order],
+                                        [[rows[row][column] for column in order] for row in order]))
         return number + 2 + len(rows)
 
     # --- the tree -------------------------------------------------------------------------------------------------
