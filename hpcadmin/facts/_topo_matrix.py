@@ -210,7 +210,8 @@ def _fill(rows: Sequence[Row], work: _Work, fields: int) -> None:
     sure = [row for row in rows if not ends[row.name]]
     for row in rows:
         if is_gpu(row.name):
-            work.tails[row.name] = _without_stump(row.tail, sure, work.right) if ends[row.name] else row.tail
+            ended = not work.open_end and row.end == work.last_line and row.tail.last() >= max(fields, 1)
+            work.tails[row.name] = _without_stump(row.tail, sure, work.right, ended) if ends[row.name] else row.tail
             if ends[row.name] and row.unclear and shape(row.tail.cpus or "") not in {
                     shape(other.tail.cpus or "") for other in sure}:
                 work.tails[row.name] = Tail()
@@ -238,12 +239,14 @@ def _cut_below(rows: Sequence[Row], work: _Work) -> str:
     return last.name if alone or falls else ""
 
 
-def _without_stump(tail: Tail, sure: Sequence[Row], right: bool) -> Tail:
-    """The last field of a row that may be cut in it: kept when other rows confirm it."""
+def _without_stump(tail: Tail, sure: Sequence[Row], right: bool, ended: bool) -> Tail:
+    """The last field of a row that may be cut in it: kept when other rows confirm it, or when the row has all fields
+    and its line an end, and no other row says otherwise (who copies a matrix without its legend copies whole lines)."""
     if tail.memory not in (None, "N/A"):
         return replace(tail, memory=None)
     if tail.memory is None and tail.numa not in (None, "N/A"):
         known = any((row.tail.cpus, row.tail.numa) == (tail.cpus, tail.numa) for row in sure)
+        known = known or (ended and bool(sure) and not any(row.tail.numa == tail.numa for row in sure))
         return tail if known and not right else replace(tail, numa=None)
     if tail.last() == 1 and tail.cpus != "N/A":
         shapes = {shape(row.tail.cpus) for row in sure if row.tail.cpus}
