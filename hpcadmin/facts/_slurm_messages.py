@@ -111,7 +111,7 @@ MESSAGES = (
              "what is configured and what slurmd -C prints"),
     _message(r"Low TmpDisk\b", "Low TmpDisk: more is configured than the node has: INVALID_REG",
              "what is configured and what slurmd -C prints"),
-    _message(r"\A(?!.{0,400}\breported:).{0,400}?Low RealMemory\b(?! \()",
+    _message(r"Low RealMemory\b(?! \(reported:\d)",
              "Low RealMemory: more is configured than the node has: INVALID_REG",
              "what is configured and what slurmd -C prints"),
     _message(r"gres/(?P<name>\w{1,40}) count repor(?:t|te)?\s",
