@@ -31,7 +31,7 @@ MIN_LINES = 3            # of one node at least: `lscpu` has each word before a 
 MAX_STRAY = 0.05         # of all lines: what is of no node
 FEW_LINES = 6            # of which one may be of no node, as a prompt
 MAX_BEFORE = 8           # lines before the first of a node
-MAX_COPIES = 20_000_000  # lines of all nodes together
+MAX_COPIES = 2_000_000    # lines of all nodes together
 
 
 def may_be(lines: Sequence[str]) -> bool:

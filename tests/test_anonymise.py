@@ -143,6 +143,7 @@ def captures() -> dict[str, str]:
     return texts
 
 
+@pytest.mark.deep
 def test_captures_give_the_same_nodes_up_to_names() -> None:
     texts = captures()
     mask = Mask(texts, KEY)
@@ -168,6 +169,7 @@ def said(text: str) -> list[object]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.corpus
 @pytest.mark.skipif(not TEXTS, reason="no corpus of captures beside the project")
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(CORPUS)))

@@ -74,6 +74,7 @@ def test_pingpong_with_a_size_of_its_own(built: Path) -> None:
     assert [m.size_bytes for m in found if m.name == "bandwidth"] == [1, 4, 16, 64, 256, 1000]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("ranks", "options"), [
     (3, ()), (2, ("--max",)), (2, ("--max", "1x")), (2, ("--seconds", "nan")),
 ])

@@ -6,12 +6,15 @@ import re
 from dataclasses import dataclass, replace
 
 import conf_models as m
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.model import Gpu, Inventory, Node
+
+pytestmark = pytest.mark.deep
 
 MODELS = ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "NVIDIA GeForce RTX 4090", "Tesla T4"]
 

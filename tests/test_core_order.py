@@ -106,6 +106,7 @@ def machines(draw: st.DrawFn) -> Machine:
     return Machine(made)
 
 
+@pytest.mark.deep
 @needs_hwloc
 @settings(max_examples=25, deadline=None)
 @given(machine=machines())
@@ -115,6 +116,7 @@ def test_any_numbering_is_ordered_as_hwloc_does(machine: Machine, tmp_path_facto
     assert [list(core.cpus) for core in ours(root).cores] == hwloc_oracle.cores(root)
 
 
+@pytest.mark.deep
 @needs_hwloc
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of captures does not lie beside the project")

@@ -18,7 +18,7 @@ from corpus_topo import CORPUS, Miss, Ours, agree, answer, corrections, expected
 
 from hpcadmin.facts import Finding, Outcome, Reading
 
-pytestmark = [pytest.mark.corpus,
+pytestmark = [pytest.mark.corpus, pytest.mark.deep,
               pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of captures does not lie beside the project")]
 
 

@@ -106,6 +106,7 @@ def test_kinds_and_keys_of_the_samples_are_documented() -> None:
     assert undocumented(own_documents()) == set()
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not CORPUS.exists(), reason="no corpus of captured texts beside the project")
 def test_kinds_and_keys_of_the_corpus_are_documented() -> None:
     assert undocumented(corpus_documents()) == set()

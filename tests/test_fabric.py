@@ -66,6 +66,7 @@ def test_a_tree_is_read_back_from_every_format(form: str, shape: tuple[int, ...]
         tuple(f"u{unit:02d}n{node:02d}" for node in range(1, nodes + 1)) for unit in range(1, count + 1)]
 
 
+@pytest.mark.deep
 @settings(max_examples=15, deadline=None)
 @given(shape=SHAPES)
 def test_all_formats_together_are_the_same_fabric(shape: tuple[int, ...]) -> None:
@@ -313,6 +314,7 @@ def test_the_fabric_is_asked_through_one_node() -> None:
         fabric_probe_script(port="mlx5_0; reboot")
 
 
+@pytest.mark.deep
 def test_ten_thousand_hosts_take_linear_time() -> None:
     """Four times the hosts take about four times as long."""
     seconds = []

@@ -19,6 +19,8 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, Reading, _cpu, cpuinfo, facts, hostif, lscpu, numactl, slurmd, sysfs_tree
 from hpcadmin.model import Cpu
 
+pytestmark = pytest.mark.deep
+
 READERS = (lscpu, numactl, slurmd, cpuinfo, hostif, sysfs_tree)
 NO_PROSE = ("node01 $ ", "", "some words: about this", "see the ticket")
 

@@ -19,6 +19,8 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, Reading, lstopo_text
 from hpcadmin.facts import hwloc as hwloc_xml
 
+pytestmark = pytest.mark.deep
+
 needs_lstopo = pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="no lstopo on this machine")
 SLOW = (HealthCheck.too_slow,)
 

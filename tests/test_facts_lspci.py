@@ -83,6 +83,7 @@ def tree(text: str) -> tuple[Reading, ...]:
     return lspci_tree.read(Document("x", "text", tuple(text.split("\n"))))
 
 
+@pytest.mark.deep
 @with_lspci
 @settings(max_examples=15, deadline=None)
 @given(buses())
@@ -101,6 +102,7 @@ def test_lists_of_the_real_tool(made: list[Made]) -> None:
         assert len(found.known["nics"]) == sum(device.ids == NIC for device in made)
 
 
+@pytest.mark.deep
 @with_lspci
 @settings(max_examples=15, deadline=None)
 @given(buses())

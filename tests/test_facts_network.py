@@ -90,6 +90,7 @@ def render_sysfs(cards: list[list[dict[str, Any]]]) -> str:
 NOISE = "node01:~ # date\nMon Jan  5 10:00:00 UTC 2026\n\n== something: else ==\n\n"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("module", "render"), [
     (ibstat, render_ibstat), (ibstatus, render_ibstatus), (sysfs_ib, render_sysfs)])
 @settings(max_examples=40, deadline=None)
@@ -326,6 +327,7 @@ def try_all(text: str) -> None:
                 assert "\n" not in str(exc)
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(text=damaged())
 def test_damaged_texts(text: str) -> None:
@@ -345,6 +347,7 @@ SLOW = ["1" * 200_000, " " * 200_000, '"' * 200_000, "[1]" * 60_000, "CA '" * 50
         ('Switch 36 "S-' + "0" * 16 + '"' + " " * 900 + "\n") * 300, ("==(" + " " * 1000 + "\n") * 300]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(len(SLOW)))
 def test_odd_texts_take_linear_time(number: int) -> None:
     start = time.process_time()

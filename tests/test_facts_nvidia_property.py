@@ -30,6 +30,8 @@ from hpcadmin.facts import (
 from hpcadmin.gpu_types import autodetected, gres
 from hpcadmin.model import Gpu
 
+pytestmark = pytest.mark.deep
+
 READERS = (nvidia_csv, nvidia_dmesg, nvidia_error, nvidia_list, nvidia_nvlink, nvidia_p2p, nvidia_proc, nvidia_q,
            nvidia_smi, nvidia_table)
 

@@ -11,6 +11,8 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import facts, probe_script, read_capture
 from hpcadmin.facts._base import cpu_list, fold_ids, pci_address
 
+pytestmark = pytest.mark.deep
+
 SAMPLES = Path(__file__).parent / "samples" / "facts"
 TEXTS = {name: [path.read_text() for path in sorted((SAMPLES / name).glob("*.txt"))] for name in facts()}
 PIECES = st.sampled_from(["\n", "\t", " ", "0", "-", ":", "=", ",", "GPU0", "X", "<gpu>", "]]>", "&a;", "\x00",

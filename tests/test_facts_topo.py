@@ -163,6 +163,7 @@ AROUND = st.sampled_from([("", ""), ("$ nvidia-smi topo -m\n", "$ \n"), ("root@n
                           ("Hi all,\nGPU0 is slow, see below\n\n", "\nGPU 0: ok\nthanks\n")])
 
 
+@pytest.mark.deep
 @settings(max_examples=120, deadline=None)
 @given(machine=machines(), how=st.sampled_from(["tabs", "blanks", "one", "four"]), around=AROUND,
        style=st.sampled_from(["", "esc", "lost", "indent", "quoted", "crlf", "trailing"]))
@@ -204,6 +205,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), shape=st.sampled_from(sorted(SHAPES)))
 def test_a_whole_matrix_in_other_shapes(machine: Machine, shape: str) -> None:
@@ -214,6 +216,7 @@ def test_a_whole_matrix_in_other_shapes(machine: Machine, shape: str) -> None:
     assert found[0].first == found[0].last or shape in ("comment", "hashes", "table")
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), data=st.data(), how=st.sampled_from(["tabs", "blanks"]))
 def test_a_matrix_cut_at_its_end_with_text_below(machine: Machine, data: st.DataObject, how: str) -> None:
@@ -225,6 +228,7 @@ def test_a_matrix_cut_at_its_end_with_text_below(machine: Machine, data: st.Data
         assert one.missing
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), width=st.integers(20, 160), strip=st.booleans(), legend=st.booleans())
 def test_a_wrapped_matrix(machine: Machine, width: int, strip: bool, legend: bool) -> None:
@@ -242,6 +246,7 @@ def test_a_wrapped_matrix(machine: Machine, width: int, strip: bool, legend: boo
         check(machine, one, whole=False)
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), data=st.data(), how=st.sampled_from(["tabs", "blanks", "one"]), legend=st.booleans())
 def test_a_matrix_cut_at_its_end(machine: Machine, data: st.DataObject, how: str, legend: bool) -> None:
@@ -254,6 +259,7 @@ def test_a_matrix_cut_at_its_end(machine: Machine, data: st.DataObject, how: str
         check(machine, one, whole=False)
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(machine=machines(), data=st.data(), legend=st.booleans(), end=st.sampled_from(["", "...", ">", " "]))
 def test_a_matrix_cut_at_its_right(machine: Machine, data: st.DataObject, legend: bool, end: str) -> None:
@@ -268,6 +274,7 @@ def test_a_matrix_cut_at_its_right(machine: Machine, data: st.DataObject, legend
         check(machine, one, whole=False)
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(machine=machines(), data=st.data())
 def test_lines_that_are_lost(machine: Machine, data: st.DataObject) -> None:
@@ -277,6 +284,7 @@ def test_lines_that_are_lost(machine: Machine, data: st.DataObject) -> None:
         check(machine, one, whole=False)
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(one=machines(), other=machines(), said=st.booleans())
 def test_two_nodes_in_one_text(one: Machine, other: Machine, said: bool) -> None:

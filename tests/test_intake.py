@@ -217,6 +217,7 @@ def test_a_text_of_very_many_nodes_is_taken_apart_in_time(tmp_path: Path, monkey
     assert found["n8"].name.endswith("all.txt (lines of n8)")
 
 
+@pytest.mark.deep
 def test_lists_of_nodes_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "n9.txt").write_text("n[1-90000]: x\n" * 400)
     assert list(taken(tmp_path / "n9.txt")) == ["n9"]

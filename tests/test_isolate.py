@@ -170,6 +170,7 @@ def test_every_bad_verdict_is_in_a_finding() -> None:
     assert {v.test for v in verdicts if v.status in (Status.FAIL, Status.ERROR)} == explained
 
 
+@pytest.mark.deep
 def test_a_thousand_nodes_take_no_time() -> None:
     nodes = names(400)
     verdicts = pairs(lambda a, b: "node17" in (a, b) or (a, b) == ("node04", "node05"), nodes)

@@ -157,6 +157,7 @@ def test_pairs_in_rounds_with_all_their_steps(tmp_path: Path) -> None:
         assert {f.body for f in frames[test.id] if f.role == "each"} == {f"{a}\n".encode(), f"{b}\n".encode()}
 
 
+@pytest.mark.deep
 def test_a_step_that_hangs_is_killed_and_the_round_goes_on(tmp_path: Path) -> None:
     plan = made(Scope.PAIR, lambda c: (sh("echo begun; [ $SLURMD_NODENAME != n1 ] || exec sleep 90", role=Role.RANKS,
                                           timeout_s=0.2),), ("n1", "n2", "n3", "n4"))
@@ -222,6 +223,7 @@ def test_a_server_that_dies_at_once(tmp_path: Path) -> None:
     assert client.flags == {"nostart"}
 
 
+@pytest.mark.deep
 def test_a_server_that_never_ends_is_stopped_after_its_client(tmp_path: Path) -> None:
     server, client = server_frames(tmp_path, sh("echo up; exec sleep 60", role=Role.SERVER, ready=Ready(text="up")))
     assert (client.status, client.body) == (0, b"client\n")

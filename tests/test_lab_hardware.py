@@ -102,6 +102,7 @@ def test_slurm_lines():
 
 # --- trees
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_sibling_lists_and_masks_agree(trees, name):
     cpu = hardware.load_profile(name).cpu
@@ -417,6 +418,7 @@ def test_all_reduce_takes_less_than_it_is_asked_for_when_memory_ends(reduce):
     assert "    N/A" in done.stdout
 
 
+@pytest.mark.deep
 @needs_mpirun
 @pytest.mark.parametrize(("ranks", "env", "status", "text"), [
     (1, {"CUDA_VISIBLE_DEVICES": ""}, 2, "no CUDA-capable device is detected"),
@@ -452,6 +454,7 @@ def test_lost_and_missing_devices_fail(reduce):
     assert (gone.returncode, "OS call failed" in gone.stdout) == (2, True)
 
 
+@pytest.mark.deep
 @needs_mpirun
 def test_a_slow_gpu_is_measurably_slower(reduce):
     from hpcadmin.checklib import nccl

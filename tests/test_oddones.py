@@ -168,6 +168,7 @@ def test_two_units_with_their_own_leaves_are_not_odd() -> None:
     assert inventory.build(fleet).odd == ()
 
 
+@pytest.mark.deep
 def test_thousands_of_nodes() -> None:
     text = records.dumps(node())
     fleet = [replace(records.loads(Node, text, where=""), name=f"n{n:05d}", serial=f"S{n}",
@@ -179,6 +180,7 @@ def test_thousands_of_nodes() -> None:
     assert found.nodes[0].cpu is found.nodes[1].cpu
 
 
+@pytest.mark.deep
 def test_nodes_that_are_all_different_take_time_by_their_number() -> None:
     fleet = [node(f"n{n:05d}", memory_mib=int(1000 * 1.02 ** (n % 1500)), product=str(n)) for n in range(3000)]
     start = time.process_time()

@@ -59,6 +59,7 @@ def with_facts(*commands: str) -> str:
     return beginning + "\n".join(parts)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shell", HERE, ids=" ".join)
 def test_frames(shell: list[str]) -> None:
     script = with_facts(

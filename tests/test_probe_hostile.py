@@ -19,6 +19,8 @@ from hpcadmin import discovery
 from hpcadmin.facts import facts, new_token, probe_script, read_capture, split_capture
 from hpcadmin.remote import CommandResult
 
+pytestmark = pytest.mark.deep
+
 needs_sshd = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 # What each tool says there: a script's body.
 HOSTILE = {

@@ -58,6 +58,7 @@ def test_samples(path: Path) -> None:
     check(path)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of captures is not beside the checkout")
 def test_corpus() -> None:
     failed = []

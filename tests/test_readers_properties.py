@@ -15,6 +15,8 @@ from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, read_document, readers
 
+pytestmark = pytest.mark.deep
+
 VOCABULARY = """
 GPU0 GPU1 NIC0 X NV18 PIX SYS NODE mlx5_0 CPU(s): Socket(s): Thread(s) NUMA node0 0-3 0,4 node available: cpus: size:
 NodeName=a CPUs=4 Sockets=2 Name=gpu File=/dev/nvidia0 SwitchName=s Nodes=n[1-2] CA 'mlx5_0' Port 1: State: Active Rate:

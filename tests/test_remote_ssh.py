@@ -218,6 +218,7 @@ def test_refused_and_unresolved(server: Server) -> None:
     assert done.error.startswith("the name no-such-host.invalid does not resolve")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("account", ["hang"])
 def test_a_command_that_hangs(server: Server, account: str) -> None:
     start = time.monotonic()
@@ -235,6 +236,7 @@ def test_endless_output_is_cut_off(server: Server, account: str) -> None:
     assert done.error == "printed more than 200000 bytes: cut off"
 
 
+@pytest.mark.deep
 def test_a_server_that_says_nothing(server: Server) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -276,6 +278,7 @@ def test_a_jump_host_with_an_unknown_key_is_refused(server: Server) -> None:
     assert done.error.startswith("jump host first: its host key is not known")
 
 
+@pytest.mark.deep
 def test_one_hanging_host_holds_up_nobody(server: Server) -> None:
     from hpcadmin.remote.ssh import SshRemote
     settings = server.config("Host bad*", "  Port 1", "Host slow*", f"  IdentityFile {server.folder}/hang")

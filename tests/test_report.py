@@ -335,6 +335,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
                      command=HOSTILE[:4], notes=HOSTILE, exit_status=None, suite=HOSTILE[7])
 
 
+@pytest.mark.deep
 def test_hostile_text_stays_text_on_a_terminal(hostile: Path) -> None:
     for name in ("table", "csv", "json"):
         text = report(hostile, name, Options(everything=True))
@@ -368,6 +369,7 @@ def test_a_run_folder_with_links_is_not_followed(tmp_path: Path) -> None:
 
 # --- size
 
+@pytest.mark.deep
 def test_sixty_four_nodes(tmp_path: Path) -> None:
     nodes = names(64)
     results = [*node_results(nodes), *pair_results(lambda a, b: 12.0 if "node17" in (a, b) else 48000.0, nodes)]
@@ -388,6 +390,7 @@ def test_sixty_four_nodes(tmp_path: Path) -> None:
     assert sum(tag == "td" and "bad" in (attrs.get("class") or "").split() for tag, attrs in page.tags) == 2 * 63
 
 
+@pytest.mark.deep
 def test_more_nodes_than_a_matrix_can_hold(tmp_path: Path) -> None:
     nodes = names(66)
     path = write_run(tmp_path / "run", pair_results(lambda _a, _b: 48000.0, nodes), nodes)

@@ -191,6 +191,7 @@ def test_any_text_and_any_path(text: str, path: str) -> None:
     why.explain(node, "gpus.0", [Text("x", f"HPCADMIN-CAPTURE 1 {'a' * 32}\n@{'a' * 32} begin pci \n{text}")])
 
 
+@pytest.mark.deep
 def test_locators_take_time_by_length() -> None:
     import time
     node, _ = captured()

@@ -78,6 +78,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert "server=off" in " ".join(other.argv(["true"]))
 
 
+@pytest.mark.deep
 def test_it_is_over_when_the_first_guest_ends(tmp_path: Path) -> None:
     body = f'touch "{tmp_path}/cable"\n' \
            f'case "$*" in *"--name n1"*) until [ -s "{tmp_path}/n2.pid" ]; do sleep 0.1; done; exit 7 ;; esac\n' \
@@ -89,6 +90,7 @@ def test_it_is_over_when_the_first_guest_ends(tmp_path: Path) -> None:
     assert not alive(tmp_path / "n2.pid")
 
 
+@pytest.mark.deep
 def test_a_guest_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     body = f'echo $$ >"{tmp_path}/leader.pid"\nsleep 100 &\necho $! >"{tmp_path}/child.pid"\nwait'
     one, other = two(tmp_path, stand_in(tmp_path, body))
