@@ -15,7 +15,7 @@ _FOLDED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
 _TIME = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T)?[0-9]{2}:[0-9]{2}[:.,Z+-]")      # 10:11:12 is no node either
 _RULE = re.compile(r"-{5,80}\s*\Z")
 _COUNT = re.compile(r"\s*\([0-9]{1,7}\)\s*\Z")
-_SERIES = re.compile("[0-9]+")
+_DIGITS = re.compile("[0-9]+")
 # What the tools themselves say, of a node or of none, and the command that was typed.
 _ABOUT = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush|pdsh|dshbak): |[^\n]{0,120}[$#>] ?(?:pdsh|clush)\b")
 _OF_NODE = re.compile(r"(?:pdsh@[^\s:]{1,100}|clush): ([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
@@ -31,7 +31,7 @@ MIN_LINES = 3            # of one node at least: `lscpu` has each word before a 
 MAX_STRAY = 0.05         # of all lines: what is of no node
 FEW_LINES = 6            # of which one may be of no node, as a prompt
 MAX_BEFORE = 8           # lines before the first of a node
-MAX_COPIES = 2_000_000    # lines of all nodes together
+MAX_COPIES = 2_000_000   # of lines that are of several nodes
 
 
 def may_be(lines: Sequence[str]) -> bool:
@@ -67,6 +67,11 @@ def placed(own: Mapping[int, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def series(name: str) -> str:
+    """node# of node01.cluster and node02: what nodes of one kind are called."""
+    return _DIGITS.sub("#", name.partition(".")[0])
+
+
 # --- node01: line -------------------------------------------------------------------------------------------------
 
 
@@ -79,7 +84,7 @@ def _prefixed(lines: Sequence[str]) -> dict[str, dict[int, str]]:
         filled += 1
         nodes, rest = _split(line)
         stray += not nodes
-        copies += len(nodes)
+        copies += max(len(nodes) - 1, 0)
         if stray > 3 + MAX_STRAY * len(lines) or copies > MAX_COPIES:
             return {}
         for node in nodes:
@@ -107,14 +112,10 @@ def _nodes(name: str) -> tuple[str, ...]:
 
 def _are_nodes(found: Mapping[str, Mapping[int, str]]) -> bool:
     """Each has lines enough, or is of a series (node01, node02) with one that has: a node may say but one line."""
-    rich = {_series(name) for name, own in found.items() if len(own) >= MIN_LINES}
+    rich = {series(name) for name, own in found.items() if len(own) >= MIN_LINES}
     names = [name for name, own in found.items() if len(own) < MIN_LINES]
-    return bool(rich) and all(_series(name) in rich and _SERIES.search(name) and not _DEVICES.match(name)
+    return bool(rich) and all(series(name) in rich and _DIGITS.search(name) and not _DEVICES.match(name)
                               for name in names)
-
-
-def _series(name: str) -> str:
-    return _SERIES.sub("#", name.partition(".")[0])
 
 
 # --- blocks under their nodes -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import os
 import sys
 import tarfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +20,9 @@ from hpcadmin.documents import MAX_BYTES, clean_lines, decode, documents, docume
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.facts import Document
 from hpcadmin.files import read_bounded
-from hpcadmin.gathered import by_node, may_be, of_node, placed
-from hpcadmin.hosts import is_node_name
+from hpcadmin.gathered import by_node, may_be, of_node, placed, series
+from hpcadmin.hosts import fold, is_node_name
+from hpcadmin.text import printable
 
 MAX_FILES = 200_000
 PEEK = 4096                              # of a file, to see whether it may be of many nodes
@@ -63,14 +65,16 @@ def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
     Raises UsageError when a path holds nothing.
     """
     loaders: dict[str, list[Loader]] = {}
-    for path in paths:
-        for name, reader in _walk(path, node):
-            for own, each in _gathered(name, reader):
-                loaders.setdefault(node or own, []).append(each)
+    found = [each for path in paths for each in _walk(path, node)]
+    names = Counter(series(name) for name in {name for name, _ in found})
+    for name, reader in found:
+        # node01.txt beside node02.txt is what one node said, and no other node is known by it.
+        for own, each in _gathered(name, reader, alone=names[series(name)] > 1):
+            loaders.setdefault(node or own, []).append(each)
     return loaders
 
 
-def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
+def _gathered(name: str, reader: Loader, *, alone: bool) -> Iterator[tuple[str, Loader]]:
     """One reader for each node in a text that pdsh, clush or dshbak made of many; else the reader as it is."""
     found: dict[str, dict[int, str]] = {}
     file = ""
@@ -83,6 +87,10 @@ def _gathered(name: str, reader: Loader) -> Iterator[tuple[str, Loader]]:
             found = _nodes_in(lambda limit: data[:limit])
     except StoreError:
         found = {}                       # who reads it says so
+    if found and alone and list(found) != [name]:
+        what = f"has lines of {printable(fold(found), limit=80)}, and is named after {name}: not read"
+        yield name, partial(iter, (StoreError(what, where=file),))
+        return
     if not found:
         yield name, reader
     whole = sum(max(own) for own in found.values()) <= MAX_PLACED
@@ -101,7 +109,7 @@ def _of_many(name: str, own: Mapping[int, str], whole: bool) -> Iterator[Item]:
 
 
 def load(node: str, loaders: Iterable[Loader]) -> Taken:
-    """The texts of one node. Raises UsageError when two files claim to be its capture."""
+    """The texts of one node."""
     taken = Taken(node)
     for reader in loaders:
         for item in reader():
@@ -121,9 +129,7 @@ def _put(taken: Taken, item: Item) -> None:
     if not is_capture(text):
         taken.documents += documents_in(file, text, cut=len(data) > MAX_BYTES)
         return
-    if taken.captures:
-        raise UsageError(f"two captures of {taken.node}: {next(iter(taken.captures))} and {file}")
-    taken.captures[file] = text
+    taken.captures[file] = "" if taken.captures else text         # of two, none is read
     if len(data) > MAX_BYTES:
         taken.errors.append(f"{file}: larger than {MAX_BYTES} bytes: its end is not here")
 

@@ -169,6 +169,9 @@ def read_one(taken: Taken) -> Read:
     problems = list(taken.errors)
     refused: list[str] = []
     sources: list[Source] = []
+    if len(taken.captures) > 1:
+        told = " and ".join(list(taken.captures)[:2])
+        return Read(taken.node, failed=Failed(taken.node, printable(f"two captures of it: {told}", limit=600)))
     for file, text in taken.captures.items():
         try:
             node = read_capture(text, taken.node)

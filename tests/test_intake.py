@@ -13,6 +13,7 @@ from hpcadmin import intake
 from hpcadmin.documents import clean_lines, decode, documents
 from hpcadmin.errors import UsageError
 from hpcadmin.intake import take
+from hpcadmin.reading import read_one
 
 CAPTURE = "\nHPCADMIN-CAPTURE 1 0123456789abcdef0123456789abcdef\n"
 
@@ -89,8 +90,21 @@ def test_what_holds_nothing_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_two_captures_of_one_node(tmp_path: Path) -> None:
     write(tmp_path, a__n1=CAPTURE, b__n1=CAPTURE)
-    with pytest.raises(UsageError, match="two captures of n1"):
-        taken(tmp_path / "a", tmp_path / "b")
+    (one,) = take([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert list(one.captures) == [str(tmp_path / "a/n1"), str(tmp_path / "b/n1")]
+    failed = read_one(one).failed
+    assert failed and failed.reason.startswith("two captures of it: ")
+
+
+def test_a_file_of_one_node_has_no_lines_of_others(tmp_path: Path) -> None:
+    """What a node printed cannot speak for another one."""
+    for name, prefix in (("n1.txt", "n2"), ("n3.txt", "n3"), ("all.txt", "n4"), ("n5.txt", "n[5-6]")):
+        (tmp_path / name).write_text("\n".join(f"{prefix}: {line}" for line in TOPO))
+    found = {one.node: one for one in take([str(tmp_path)])}
+    assert sorted(found) == ["n1", "n3", "n4", "n5"]
+    assert "n1.txt: has lines of n2, and is named after n1: not read" in found["n1"].errors[0]
+    assert not found["n1"].documents and not found["n5"].documents
+    assert found["n3"].documents and found["n4"].documents
 
 
 def archive(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> Path:

@@ -325,7 +325,6 @@ def test_from_captures(cluster: Lab) -> None:
     found = written(cluster, "x.json")
     assert nodes(found)["node09"]["gpus"] == nodes(before)["node02"]["gpus"]
     for args, said in ((("--from", "caps", "--node", "a;b"), "is not a node's name"),
-                       (("--from", "caps", "--node", "node09"), "two captures of node09"),
                        (("-w", "node01", "--node", "node09"), "--node says whose"),
                        (("--from", "absent"), "there is no such file")):
         done = discover(cluster, *args, "-o", "x.json")
