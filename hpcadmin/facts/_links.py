@@ -136,9 +136,15 @@ def _odd_in_mesh(links: Matrix, part: Sequence[int], names: Sequence[str], kind:
     if hub is not None and len(part) > 3 and usual:
         yield (f"{names[hub]} has {odd[0][2]} {kind} links to each of the others, which have {usual} among "
                f"themselves")
-    elif usual and odd and often >= 0.8 * len(pairs):
+    elif usual and odd and often >= 0.8 * len(pairs) and not _each_alike(part, odd):
         for a, b, value in odd:
             yield f"{names[a]} and {names[b]} have {value} {kind} links, the other pairs {usual}"
+
+
+def _each_alike(part: Sequence[int], odd: Sequence[tuple[int, int, int | None]]) -> bool:
+    """Whether every GPU has as many of the odd pairs: one partner less for each is how the board is made."""
+    counts = Counter(gpu for a, b, _ in odd for gpu in (a, b))
+    return len({counts[gpu] for gpu in part}) == 1
 
 
 def _odd_totals(links: Matrix, names: Sequence[str], kind: str) -> Iterator[str]:

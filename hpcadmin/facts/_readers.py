@@ -122,6 +122,8 @@ def _unread(document: Document) -> str:
     if document.form == "tree":
         return f"{document.name}: nothing of /sys or /proc that is known here"
     for number, line in enumerate(document.lines, 1):
+        if line.startswith('{"schema"') and '"nodes"' in document.text:
+            return f"{document.name}: an inventory of ours, not what it was made from (inventory show -f shows it)"
         if line.strip():
             return f"{document.name}:{number}: not the output of a tool that is known here: {quote(line)}"
     return f"{document.name}: is empty"
