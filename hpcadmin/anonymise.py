@@ -7,7 +7,7 @@ Kept: PCI addresses, CPU lists, versions, models, part numbers, InfiniBand LIDs,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from pathlib import PurePosixPath
@@ -105,12 +105,13 @@ _DEVICE = re.compile(r"(?:GPU|NIC|mlx[0-9]_|eth|ib|nvme|sd[a-z]|card|renderD|nvi
                      r"bnxt_re|irdma|dm-|loop|docker|veth|br-?|virbr)[0-9a-z]*\Z")
 
 
-def anonymise(texts: Mapping[str, str], key: bytes) -> dict[str, str]:
-    """The texts by file name, both without what identifies, in the order in which they came.
+def anonymise(texts: Mapping[str, str], key: bytes, hosts: Iterable[str] = ()) -> dict[str, str]:
+    """The texts by file name, both without what identifies, in the order in which they came. hosts: names that are
+    known to be in them.
 
     With the same key another call gives the same replacements; a key that is thrown away cannot lead back.
     """
-    mask = Mask(texts, key)
+    mask = Mask(texts, key, hosts)
     return {mask.path(name): mask.text(text) for name, text in texts.items()}
 
 
@@ -130,9 +131,11 @@ class _Known:
 class Mask:
     """Reads all texts first, so that a name is known everywhere that is told in one place only."""
 
-    def __init__(self, texts: Mapping[str, str], key: bytes) -> None:
+    def __init__(self, texts: Mapping[str, str], key: bytes, hosts: Iterable[str] = ()) -> None:
         self._made = Pseudonyms(key)
         self._known = _Known()
+        for name in hosts:
+            self._add_host(name)
         for name, text in texts.items():
             for part in PurePosixPath(name).parts:
                 stem = part.partition(".")[0]

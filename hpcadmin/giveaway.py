@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from hpcadmin.anonymise import anonymise
 from hpcadmin.documents import decode
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.files import read_bounded, write_atomic
-from hpcadmin.intake import plan
+from hpcadmin.intake import archive_of, nodes_of, texts
 from hpcadmin.state import make_private
 
 KEY_BYTES = 32
@@ -26,15 +26,20 @@ def give_away(paths: Sequence[str], into: Path, key: bytes) -> tuple[int, list[s
     if into.exists() and any(into.iterdir()):
         raise UsageError("is not empty", where=str(into), hint="--anonymise writes into a new folder")
     left: list[str] = []
-    texts: dict[str, str] = {}
+    found: dict[str, str] = {}
+    nodes: set[str] = set()
     total = 0
-    for file, data in _texts(paths, left):
-        total += len(data)
+    for root, node, item in _texts(paths):
+        if isinstance(item, StoreError):
+            left.append(str(item))
+            continue
+        total += len(item[1])
         if total > MAX_TOTAL:
             raise UsageError(f"more than {MAX_TOTAL} bytes at once", where=", ".join(paths)[:200])
-        texts[file] = decode(data)
-    common = os.path.commonpath([str(Path(file).parent) for file in texts]) if texts else ""
-    clean = anonymise({os.path.relpath(file, common or "."): text for file, text in texts.items()}, key)
+        text = decode(item[1])
+        found[_place(root, node, item[0], found)] = text
+        nodes.update(nodes_of(text))
+    clean = anonymise(found, key, nodes)
     make_private(into)
     for name, text in clean.items():
         place = into / name
@@ -45,16 +50,24 @@ def give_away(paths: Sequence[str], into: Path, key: bytes) -> tuple[int, list[s
     return len(clean), left
 
 
-def _texts(paths: Sequence[str], left: list[str]) -> Iterator[tuple[str, bytes]]:
-    for loaders in plan(paths).values():
-        for load in loaders:
-            for item in load():
-                if isinstance(item, tuple):
-                    yield item
-                elif isinstance(item, StoreError):
-                    left.append(str(item))
-                else:
-                    left.append(f"{item.name}: dumps of /sys are not made anonymous")
+def _texts(paths: Sequence[str]) -> Iterator[tuple[Path, str, tuple[str, bytes] | StoreError]]:
+    """(the folder that it was found in, whose it is by its name, a text by its name)"""
+    for path in paths:
+        place = Path(path).resolve()
+        for node, item in texts([path]):
+            yield place if place.is_dir() else place.parent, node, item
+
+
+def _place(root: Path, node: str, file: str, taken: Collection[str]) -> str:
+    """Where the copy goes: an archive becomes the folder that it was made of, so that it is still known whose a text
+    is."""
+    archive, member = archive_of(file)
+    if archive is None:
+        place = PurePosixPath(os.path.relpath(Path(file).resolve(), root))
+    else:
+        inner = PurePosixPath(member)
+        place = inner if any(part.partition(".")[0] == node.partition(".")[0] for part in inner.parts) else node / inner
+    return str(place) if str(place) not in taken else str(place.parent / f"{place.stem}.{len(taken)}{place.suffix}")
 
 
 def site_key(folder: Path) -> bytes:

@@ -26,6 +26,7 @@ from hpcadmin.text import printable
 
 MAX_FILES = 200_000
 PEEK = 4096                              # of a file, to see whether it may be of many nodes
+PEEK_LINES = 64
 MAX_PLACED = 20_000_000                  # lines of all nodes of such a text, with those that are another node's
 MAX_TREE_FILE = 256 * 1024               # of a file of /sys or /proc
 MAX_ARCHIVE = 512 * 1024 * 1024          # unpacked
@@ -72,6 +73,21 @@ def plan(paths: Sequence[str], node: str = "") -> dict[str, list[Loader]]:
         for own, each in _gathered(name, reader, alone=names[series(name)] > 1):
             loaders.setdefault(node or own, []).append(each)
     return loaders
+
+
+def texts(paths: Sequence[str]) -> Iterator[tuple[str, tuple[str, bytes] | StoreError]]:
+    """(whose it is by its name, a text by its name) for all under the paths, as they are."""
+    for path in paths:
+        for node, reader in _walk(path, ""):
+            for item in reader():
+                yield node, StoreError("is a dump of /sys, not a text", where=item.name) if isinstance(
+                    item, Document) else item
+
+
+def nodes_of(text: str) -> list[str]:
+    """The nodes that a text of many is of; none of any other."""
+    lines = clean_lines(text)
+    return list(by_node(lines)) if may_be(lines[:PEEK_LINES]) else []
 
 
 def _gathered(name: str, reader: Loader, *, alone: bool) -> Iterator[tuple[str, Loader]]:
