@@ -45,7 +45,9 @@ def _plain(reading: Reading) -> dict[str, Any]:
 def text(statements: Iterable[Statement], nodes: int) -> str:
     """nodes: how many they are about; of many, what is equal is said once."""
     if nodes <= FEW:
-        return "\n".join(line for statement in statements for line in _statement(statement))
+        listed = list(statements)
+        files = Counter(file for file, _ in {(each.file, each.node) for each in listed})
+        return "\n".join(line for each in listed for line in _statement(each, shared=files[each.file] > 1))
     folded = Folded()
     for statement in statements:
         for error in statement.errors:
@@ -56,11 +58,13 @@ def text(statements: Iterable[Statement], nodes: int) -> str:
     return "\n".join(folded.lines())
 
 
-def _statement(statement: Statement) -> Iterator[str]:
+def _statement(statement: Statement, *, shared: bool) -> Iterator[str]:
+    """shared: the file has texts of several nodes."""
+    whose = f" of {printable(statement.node)}" if shared else ""
     for error in statement.errors:
         yield f"refused: {printable(error, limit=SHOWN)}"
     for reading in statement.readings:
-        yield f"{printable(statement.file)}:{_lines(reading)}: {printable(reading.kind)}"
+        yield f"{printable(statement.file)}:{_lines(reading)}: {printable(reading.kind)}{whose}"
         yield from (f"  {line}" for line in _told(reading))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hpcadmin.model import Inventory
     from hpcadmin.order import Comparison
     from hpcadmin.reading import Statements
+    from hpcadmin.remote import Remote
     from hpcadmin.site import Site, Ssh
 
 
@@ -168,24 +170,23 @@ def _only_together(source: str | None, name: str | None, *, asks: bool) -> None:
 def _ask(ssh: Ssh, how: How, hostlist: str | None, *, local: bool, fabric: bool) -> tuple[Inventory, str]:
     """The inventory, and why the fabric could not be seen: what the nodes said counts all the same."""
     from hpcadmin import discovery, hosts
-    from hpcadmin.remote.local import Local
-    from hpcadmin.remote.ssh import SshRemote
-    if local:
-        nodes = {discovery.local_name(): discovery.local_name()}
-    else:
-        nodes = {name: name for name in hosts.expand(hostlist)} if hostlist is not None else _slurm_nodes()
-    remote = Local() if local else SshRemote(ssh)
     unseen = ""
-    try:
+    with ExitStack() as stack:
+        if local:
+            from hpcadmin.remote.local import Local
+            remote: Remote = Local()
+            nodes = {discovery.local_name(): discovery.local_name()}
+        else:
+            from hpcadmin.remote.ssh import SshRemote
+            nodes = {name: name for name in hosts.expand(hostlist)} if hostlist is not None else _slurm_nodes()
+            remote = over_ssh = SshRemote(ssh)
+            stack.callback(over_ssh.close)
         found = discovery.discover(remote, nodes, how, _progress if sys.stderr.isatty() else None)
         try:
             found = discovery.with_fabric(remote, nodes, how, found) if fabric else found
         except RemoteError as exc:
             unseen = str(exc)
-        return found, unseen
-    finally:
-        if isinstance(remote, SshRemote):
-            remote.close()
+    return found, unseen
 
 
 def _slurm_nodes() -> dict[str, str]:
