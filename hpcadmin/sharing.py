@@ -3,14 +3,16 @@ another process, too: what was sent once is only named again."""
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, TypeVar
 
-from hpcadmin.model import Dimm, Disk, Gpu, Nic, Node
+from hpcadmin.model import Core, Dimm, Disk, Gpu, MigDevice, Mount, Nic, Node, NumaNode, PciDevice, Source
 
 T = TypeVar("T")
 _MAX_TEXTS = 4096                # different texts of one field that are worth keeping
@@ -45,12 +47,30 @@ class Packer:
             value = getattr(node, name)
             if value == empty:
                 continue
-            raw = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+            raw = _pickled(value)
             parts[name] = digest = blake2b(raw, digest_size=16).digest()
             if digest not in self._sent:
                 self._sent.add(digest)
                 new[digest] = raw
-        return Parcel(pickle.dumps(replace(node, **_empty()), pickle.HIGHEST_PROTOCOL), parts, new)
+        return Parcel(_pickled(replace(node, **_empty())), parts, new)
+
+
+def _pickled(value: Any) -> bytes:
+    """Records with slots by their values: how dataclasses pickle them by themselves takes four times as long."""
+    into = io.BytesIO()
+    pickler = pickle.Pickler(into, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _reducers()
+    pickler.dump(value)
+    return into.getvalue()
+
+
+@cache
+def _reducers() -> dict[type, Callable[[Any], Any]]:
+    def reducer(kind: Any) -> Callable[[Any], Any]:
+        get = attrgetter(*(item.name for item in fields(kind)))
+        return lambda record: (kind, get(record))
+
+    return {kind: reducer(kind) for kind in (Core, NumaNode, MigDevice, Gpu, Nic, PciDevice, Dimm, Disk, Mount, Source)}
 
 
 class Pool:

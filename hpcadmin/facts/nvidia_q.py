@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
@@ -77,8 +78,8 @@ def parse(text: str) -> Smi:
 def logs(lines: Sequence[str]) -> Iterator[_Log]:
     log: _Log | None = None
     for number, line in enumerate(lines, 1):
-        heading = _GPU.match(line)
-        if _LOG.match(line):
+        heading = _GPU.match(line) if "GPU " in line else None
+        if "NVSMI LOG" in line and _LOG.match(line):
             if log and log.gpus:
                 yield log
             log = _Log(number, number, headed=True)
@@ -101,12 +102,19 @@ def _follows(lines: Sequence[str], number: int) -> bool:
 
 def _leaf(line: str) -> tuple[int, str, str | None] | None:
     """(indent, key, value) of "    Key   : value", value None for a heading; None for anything else."""
+    return _short_leaf(line) if len(line) < 200 else _any_leaf(line)
+
+
+def _any_leaf(line: str) -> tuple[int, str, str | None] | None:
     key, colon, rest = line.partition(":")
     name = " ".join(key.split())
     indent = len(line[:len(line) - len(line.lstrip(" \t"))].expandtabs(8))
     if colon and 0 < len(name) <= 80 and (not rest or rest[0] in " \t"):
         return indent, name, clean(rest)
     return (indent, line.strip(), None) if not colon and _SECTION.match(line.strip()) else None
+
+
+_short_leaf = lru_cache(maxsize=1 << 13)(_any_leaf)      # of many GPUs and nodes most lines are the same
 
 
 def _take(log: _Log, line: str, number: int) -> bool:

@@ -40,6 +40,11 @@ class Topo:
 
 
 @lru_cache(maxsize=64)                           # the nodes of a group print the same
+def opens(line: str) -> bool:
+    """Of every matrix a line is so, the row of a GPU, however it was pasted."""
+    return "GPU" in line and "X" in line
+
+
 def parse(text: str) -> Topo:
     """Raises ParseError where there is no matrix, or one that contradicts itself."""
     found = blocks(text.split("\n"))
