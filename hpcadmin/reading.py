@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -26,6 +28,7 @@ from hpcadmin.sharing import Packer, Parcel, Pool
 from hpcadmin.text import printable
 
 PICTURES = frozenset({"lldp"})
+PR_SET_PDEATHSIG = 1     # prctl(2)
 MANY = 32                # nodes for each process
 
 
@@ -154,8 +157,10 @@ _packer = Packer()               # of each process its own
 
 
 def _begin() -> None:
-    """Ctrl-C is the parent's business: it ends the workers."""
+    """Ctrl-C is the parent's business: it ends the workers. Its own end, whatever it is, is theirs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(AttributeError, OSError):           # Linux has it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read_packed(item: tuple[str, list[Loader]]) -> _Sent:
@@ -170,8 +175,8 @@ def read_one(taken: Taken) -> Read:
     refused: list[str] = []
     sources: list[Source] = []
     if len(taken.captures) > 1:
-        told = " and ".join(list(taken.captures)[:2])
-        return Read(taken.node, failed=Failed(taken.node, printable(f"two captures of it: {told}", limit=600)))
+        two = " and ".join(list(taken.captures)[:2])
+        return Read(taken.node, failed=Failed(taken.node, printable(f"two captures of it: {two}", limit=600)))
     for file, text in taken.captures.items():
         try:
             node = read_capture(text, taken.node)

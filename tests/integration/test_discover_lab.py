@@ -403,6 +403,11 @@ def test_ctrl_c_while_texts_are_read(cluster: Lab) -> None:
         assert (done.status, done.out, done.err) == (130, "", "\nhpcadmin: interrupted\n")
         assert ours(cluster) == []
         assert not (cluster.home / "interrupted.json").exists()
+        # Killed, it leaves none of its processes either.
+        killed = cluster.sh("sh", "-c", f"{BIN}/hpcadmin discover --from many -o interrupted.json & sleep 2; "
+                            "kill -9 $!; wait $!; echo $?; sleep 0.5")
+        assert killed.out == "137\n"
+        assert ours(cluster) == []
     finally:
         shutil.rmtree(many)
 
