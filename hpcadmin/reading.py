@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import PurePath
+from types import FrameType
 
 from hpcadmin import inventory as inventories
 from hpcadmin.errors import HpcadminError, ParseError
@@ -141,11 +143,39 @@ def _all(planned: Mapping[str, list[Loader]]) -> Iterator[_Sent]:
         yield from (_sent(read_one(load(*item)), many=len(planned) > MANY) for item in planned.items())
         return
     readers()                    # imported before there are processes, so that all of them have one copy
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin) as pool:
+    with _ended_by_ctrl_c() as asked, ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin) as pool:
         try:
             yield from pool.map(_read_packed, planned.items(), chunksize=8)
         except BrokenProcessPool as exc:
-            raise HpcadminError("a process that read the texts was killed", hint="is there enough memory?") from exc
+            if not asked:
+                raise HpcadminError("a process that read the texts was killed", hint="is there enough memory?") from exc
+        finally:
+            pool.shutdown(cancel_futures=True)
+        if asked:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[list[int]]:
+    """Ctrl-C ends the workers, and so the reading. Raised as KeyboardInterrupt anywhere in the pool's own work, it
+    would leave that waiting for ever."""
+    asked: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)       # the next one is taken as ever
+        for worker in multiprocessing.active_children():
+            worker.kill()
+
+    if threading.current_thread() is not threading.main_thread() or (
+            signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+        yield asked
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _sent(one: Read, *, many: bool, packer: Packer | None = None) -> _Sent:
