@@ -304,6 +304,28 @@ def test_noise_of_a_login_shell(cluster: Lab) -> None:
     assert not again.get("node02", {}).get("gpus")
 
 
+def test_other_login_shells(cluster: Lab) -> None:
+    """None of POSIX, where there are such, and one that lets nobody in."""
+    before = nodes(written(cluster, "before.json"))
+    for shell in ("/usr/bin/fish", "/bin/tcsh", "/usr/sbin/nologin"):
+        if as_root(cluster, f"test -x {shell}", "node03").status:
+            continue
+        as_root(cluster, "cp /etc/passwd /etc/passwd.kept; "
+                         f"sed -i 's#^\\(hpc:.*\\):[^:]*$#\\1:{shell}#' /etc/passwd", "node03")
+        try:
+            done = discover(cluster, "-w", "node[02-03]", "-o", "x.json")
+        finally:
+            as_root(cluster, "cat /etc/passwd.kept > /etc/passwd", "node03")
+        found = nodes(written(cluster, "x.json"))
+        if shell == "/usr/sbin/nologin":
+            assert done.status == 3
+            assert re.search("^  node03: .*This account is currently not available", done.out, re.MULTILINE)
+        else:
+            assert done.status == 0, shell
+            assert found["node03"]["gpus"] == before["node03"]["gpus"]
+        assert found["node02"]["gpus"] == before["node02"]["gpus"]
+
+
 # --- texts --------------------------------------------------------------------------------------------------------
 
 
