@@ -94,6 +94,7 @@ def captures(count: int) -> None:
     """One capture of a lab node with 8 simulated GPUs, with other names and UUIDs in each copy."""
     with tempfile.TemporaryDirectory(prefix="hpcadmin-bench.") as name:
         lab, shared = (*HPCADMIN, "lab"), Path(name, "shared")
+        shared.mkdir()
         subprocess.run([*lab, "up", "--name", "bench", "--nodes", "1", "--hardware", "8xH100", "--net", "10.243.0.0/24",
                         "--shared", str(shared)], check=True, stdout=subprocess.DEVNULL)
         try:

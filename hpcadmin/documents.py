@@ -51,7 +51,9 @@ def clean_lines(text: str) -> tuple[str, ...]:
         text = _ANSI.sub("", text)
     if not text.isascii():
         text = text.translate(_UNSEEN | _BLANKS)
-    lines = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").split("\n")
+    if "\r" in text:
+        text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.replace("\x00", "").split("\n")
     if lines and not lines[-1]:
         lines.pop()
     return tuple(_unwrapped(lines, text))
@@ -59,7 +61,7 @@ def clean_lines(text: str) -> tuple[str, ...]:
 
 def _unwrapped(lines: list[str], text: str) -> list[str]:
     """Without what mail, Markdown and HTML put around a text, line by line, so that their numbers stay."""
-    quoted = any(_QUOTED.match(line) for line in lines if ">" in line)
+    quoted = ">" in text and any(_QUOTED.match(line) for line in dict.fromkeys(lines) if ">" in line)
     if quoted and not any(map(_XML.match, lines)):      # in XML a ">" may end a tag of the line before
         mark = _TIGHT if _TIGHT_QUOTE.search(text) else _QUOTED
         lines = [mark.sub("", line, count=1) for line in lines]
@@ -87,8 +89,8 @@ def documents(name: str, data: bytes) -> tuple[Document, ...]:
 def documents_in(name: str, text: str, *, cut: bool = False) -> tuple[Document, ...]:
     """The same of a text that is decoded."""
     lines, open_end = clean_lines(text), not text.endswith(("\n", "\r"))
-    start = next((n for n, line in enumerate(lines) if "<" in line and _XML.match(line)), None) \
-        if "<" in text or "&lt;" in text else None
+    xml = {line for line in dict.fromkeys(lines) if "<" in line and _XML.match(line)}
+    start = next((number for number, line in enumerate(lines) if line in xml), None) if xml else None
     if start is not None:
         before = lines[:start]
         found = [Document(name, "xml", ("",) * start + lines[start:], cut=cut, open_end=open_end)]
