@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import queue
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,25 +25,48 @@ def ask(found: Inventory, how: BmcSite, parallel: int = 32) -> Inventory:
     Raises UsageError when [bmc] does not say how to log in.
     """
     who = login(how)
-    with ThreadPoolExecutor(max(1, min(parallel, len(found.nodes) or 1))) as pool:
-        nodes = tuple(pool.map(lambda node: _with(node, _ask(node, how, who)), found.nodes))
-    return replace(found, nodes=nodes)
+    told = _all(found.nodes, how, who, parallel)
+    return replace(found, nodes=tuple(_with(node, told[node.name]) for node in found.nodes))
 
 
 def login(how: BmcSite) -> Credentials:
-    """Raises UsageError when [bmc] does not say how to log in."""
+    """Raises UsageError when [bmc] does not say how to log in, or whose certificates are good."""
     if not how.login_file:
         raise UsageError("no login for the BMCs", hint="[bmc] login_file in site.toml names a file that has it")
-    return credentials(Path(how.login_file))
+    who = credentials(Path(how.login_file))
+    _client("localhost", how, who)
+    return who
+
+
+def _client(address: str, how: BmcSite, who: Credentials) -> Redfish:
+    return Redfish(address, who, ca_file=Path(how.ca_file) if how.ca_file else None, verify=how.verify)
+
+
+def _all(nodes: Sequence[Node], how: BmcSite, who: Credentials, parallel: int) -> dict[str, RedfishFacts | str]:
+    """In threads of the kind that end with the program: Ctrl-C does not wait for a BMC that is silent."""
+    waiting: queue.SimpleQueue[Node] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[str, RedfishFacts | str]] = queue.SimpleQueue()
+    for node in nodes:
+        waiting.put(node)
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                node = waiting.get_nowait()
+                answers.put((node.name, _ask(node, how, who)))
+
+    for number in range(min(parallel, len(nodes))):
+        threading.Thread(target=work, name=f"hpcadmin bmc {number}", daemon=True).start()
+    return dict(answers.get() for _ in nodes)
 
 
 def _ask(node: Node, how: BmcSite, who: Credentials) -> RedfishFacts | str:
-    address = how.address.replace("{node}", node.name)
     try:
-        ca_file = Path(how.ca_file) if how.ca_file else None
-        return read(Redfish(address, who, ca_file=ca_file, verify=how.verify).get)
+        return read(_client(how.address.replace("{node}", node.name), how, who).get)
     except (RemoteError, UsageError) as exc:
         return str(exc)
+    except Exception as exc:  # noqa: BLE001  (a defect that one BMC's answers bring out must not lose the other nodes)
+        return f"internal error: {type(exc).__name__}: {exc}"
 
 
 def _with(node: Node, told: RedfishFacts | str) -> Node:

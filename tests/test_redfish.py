@@ -6,23 +6,29 @@ import base64
 import contextlib
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sim_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcadmin import bmcs
 from hpcadmin.errors import RemoteError, UsageError
+from hpcadmin.facts import read_capture
+from hpcadmin.model import Inventory
 from hpcadmin.remote import redfish
 from hpcadmin.remote.redfish import Credentials, Redfish, credentials, read
+from hpcadmin.site import BmcSite
 
 LOGIN = Credentials("monitor", "se cret")
 
@@ -279,3 +285,39 @@ def test_credentials(tmp_path: Path) -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(UsageError):
         Redfish(address, LOGIN)
+
+
+def site(server: Server, **words: Any) -> BmcSite:
+    login = server.folder / "login"
+    login.write_text("user=monitor\npassword=se cret\n")
+    login.chmod(0o600)
+    return BmcSite(**{"address": f"localhost:{server.port}", "login_file": str(login), "ca_file": str(server.ca),
+                      **words})
+
+
+def test_the_bmcs_of_all_nodes(server: Server) -> None:
+    node = read_capture(sim_node.capture("4xA100-pcie"), "n1")
+    found = Inventory(tuple(replace(node, name=f"n{number}", serial="S1", bios="", uuid="") for number in range(5)))
+    told = bmcs.ask(found, site(server), parallel=2)
+    assert [each.name for each in told.nodes] == [f"n{number}" for number in range(5)]
+    assert all(each.bmc and each.bmc.firmware == "1.05" and "bmc" not in each.unknown for each in told.nodes)
+    # What breaks with one BMC's answers is that node's.
+    server.special["/redfish/v1/"] = lambda handler: handler.wfile.write(b"nonsense")
+    told = bmcs.ask(found, site(server))
+    assert all(any(part.startswith("bmc (localhost:") for part in each.unknown) for each in told.nodes)
+    assert all(each.gpus == node.gpus for each in told.nodes)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ({"login_file": ""}, "no login"), ({"ca_file": "/nowhere"}, "ca_file /nowhere: cannot be used: No such file"),
+    ({"ca_file": __file__}, "has no certificates")])
+def test_what_the_site_must_say(server: Server, words: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        bmcs.ask(Inventory(()), site(server, **words))
+    assert said in str(caught.value)
+
+
+def test_silence_is_said_so(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(RemoteError) as caught:
+        Redfish(f"localhost:{silent.getsockname()[1]}", LOGIN, verify=False, timeout_s=1.0).get("/redfish/v1/")
+    assert str(caught.value).endswith("does not answer within 1 s")

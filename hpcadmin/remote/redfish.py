@@ -87,7 +87,11 @@ class Redfish:
         parts = urlsplit(self._base)
         if not parts.hostname or not re.match(r"[\w.:\[\]-]+\Z", address):
             raise UsageError(f"{address!r} is not the name or address of a BMC")
-        context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        try:
+            context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        except (OSError, ssl.SSLError) as exc:
+            why = exc.strerror if isinstance(exc, FileNotFoundError | PermissionError) else "has no certificates"
+            raise UsageError(f"cannot be used: {why}", where=f"[bmc] ca_file {ca_file}") from exc
         if not verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -116,7 +120,11 @@ class Redfish:
             raise RemoteError(f"{path}: {_status(exc.code)}", where=self.address) from exc
         except (OSError, http.client.HTTPException, ValueError) as exc:
             reason = getattr(exc, "reason", exc)
-            raise RemoteError(printable(str(reason) or type(exc).__name__, limit=200), where=self.address) from exc
+            if isinstance(reason, TimeoutError):
+                why = f"does not answer within {min(self._timeout_s, left):.0f} s"
+            else:
+                why = printable(str(reason) or type(exc).__name__, limit=200)
+            raise RemoteError(why, where=self.address) from exc
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as exc:
@@ -136,7 +144,7 @@ def _read(answer: Any, end: float) -> bytes:
         if size > MAX_ANSWER:
             raise ValueError(f"the answer is larger than {MAX_ANSWER} bytes")
         if time.monotonic() > end:
-            raise TimeoutError("took too long")
+            raise ValueError("took too long")
     return b"".join(pieces)
 
 
