@@ -12,6 +12,7 @@ from typing import Any
 
 from hpcadmin.facts import _base
 from hpcadmin.model import Gpu, Nic, Node
+from hpcadmin.text import fold_ids
 from hpcadmin.traits import Trait, hardware_nics, rate_text
 
 SAME_MACHINE, HARDWARE, BROKEN, CONNECTED, FIRMWARE, VERSION, SETTING, LESSER = range(8)
@@ -255,7 +256,7 @@ GPU_FIELDS: tuple[Field, ...] = (
     Field(BROKEN, "inactive NVLinks", lambda g: _number(g.nvlinks_inactive)),
     Field(BROKEN, "device file", lambda g: "there" if g.device_file else ""),
     Field(CONNECTED, "NUMA node", lambda g: _number(g.numa)),
-    Field(CONNECTED, "CPUs nearby", lambda g: _base.fold_ids(g.local_cpus)),
+    Field(CONNECTED, "CPUs nearby", lambda g: fold_ids(g.local_cpus)),
     Field(CONNECTED, "fabric clique", lambda g: g.fabric_clique),
     Field(FIRMWARE, "VBIOS", lambda g: g.vbios), Field(FIRMWARE, "part number", lambda g: g.part_number),
     Field(FIRMWARE, "PCI ID", lambda g: g.pci_id),

@@ -12,7 +12,6 @@ from hpcadmin.hosts import expand, is_node_name
 
 _PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,100}):(?: |\Z)")
 _FOLDED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,2000}):(?: |\Z)")
-_TIME = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T)?[0-9]{2}:[0-9]{2}[:.,Z+-]")      # 10:11:12 is no node either
 _RULE = re.compile(r"-{5,80}\s*\Z")
 _COUNT = re.compile(r"\s*\([0-9]{1,7}\)\s*\Z")
 _DIGITS = re.compile("[0-9]+")

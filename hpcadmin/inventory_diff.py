@@ -15,7 +15,7 @@ from hpcadmin.cabling import Cabling, switch_links
 from hpcadmin.device_diff import Line
 from hpcadmin.facts import _base
 from hpcadmin.model import Inventory, Node
-from hpcadmin.text import plural, printable
+from hpcadmin.text import fold_ids, plural, printable
 
 _KINDS = ("gone", "new", "moved", "replaced", "changed")     # in the order in which they are told
 
@@ -134,7 +134,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[Node], str]], ...] = (
     ("changed", "kernel", lambda n: n.kernel), ("changed", "GPU driver", lambda n: n.gpu_driver),
     ("changed", "Slurm", lambda n: n.slurm_version), ("changed", "CPU model", lambda n: n.cpu.model),
     ("changed", "CPU topology", traits.cpu_text), ("changed", "simulated hardware", lambda n: n.simulated),
-    ("changed", "offline CPUs", lambda n: _base.fold_ids(n.cpu.offline) or "none"),
+    ("changed", "offline CPUs", lambda n: fold_ids(n.cpu.offline) or "none"),
     ("changed", "NUMA nodes", lambda n: str(len(n.cpu.numa) or "")),
     ("changed", "time", lambda n: n.time_sync.partition(" to ")[0].partition(", stratum")[0]),
 )

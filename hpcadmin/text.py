@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable
 
 # Format characters that reorder or hide text on a terminal (bidirectional marks, zero width), and all controls.
 _BAD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -55,3 +56,14 @@ def byte_size(count: int) -> str:
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """"1 node", "4 nodes"."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+def fold_ids(ids: Iterable[int]) -> str:
+    """0-3,8 for (0, 1, 2, 3, 8)."""
+    parts: list[list[int]] = []
+    for number in sorted(set(ids)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

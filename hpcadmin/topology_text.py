@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from hpcadmin.facts._base import pci_key
 from hpcadmin.model import Disk, Gpu, Nic, Node, NumaNode, PciDevice
-from hpcadmin.text import plural, printable
+from hpcadmin.text import fold_ids, plural, printable
 from hpcadmin.topology import bindings, by_address, lineage, mask, nearest, physical, rails, srun_options
 
 WIDE = 8000              # characters of a line: the masks of srun's options are to be copied whole
@@ -60,8 +61,8 @@ def collapsed(branch: Branch) -> Branch:
 def _numa(numa: NumaNode, node: Node, devices: list[Branch]) -> Branch:
     places = [n for n, core in enumerate(node.cpu.cores) if core.numa == numa.id]
     memory = f", {numa.memory_mib / 1024:.0f} GiB" if numa.memory_mib is not None else ""
-    cpus = f"CPUs {ranges(numa.cpus)}" if numa.cpus else "no CPUs"
-    cores = f" (Slurm Cores {ranges(places)})" if places else ""
+    cpus = f"CPUs {fold_ids(numa.cpus)}" if numa.cpus else "no CPUs"
+    cores = f" (Slurm Cores {fold_ids(places)})" if places else ""
     return Branch(f"NUMA {numa.id}: {cpus}{cores}{memory}", "numa", devices)
 
 
@@ -70,7 +71,7 @@ def devices_by_numa(node: Node) -> dict[int | None, list[Branch]]:
     devices = by_address(node)
     labels = _labels(node)
     roots: dict[int | None, dict[str, Branch]] = {}
-    for address in sorted(labels, key=_bus_order):
+    for address in sorted(labels, key=pci_key):
         device = devices.get(address)
         place = roots.setdefault(_place(address, node, device), {})
         above = lineage(address, devices)
@@ -92,14 +93,6 @@ def _place(address: str, node: Node, device: PciDevice | None) -> int | None:
         return device.numa
     owners: tuple[Gpu | Nic | Disk, ...] = (*node.gpus, *node.nics, *node.disks)
     return next((owner.numa for owner in owners if owner.pci == address and owner.numa is not None), None)
-
-
-def _bus_order(address: str) -> tuple[int, str]:
-    domain, _, rest = address.partition(":")
-    try:
-        return int(domain, 16), rest
-    except ValueError:
-        return 1 << 32, address
 
 
 def _labels(node: Node) -> dict[str, list[Branch]]:
@@ -138,17 +131,6 @@ def _width(device: Gpu | Nic) -> str:
 
 def _link(device: PciDevice | None) -> str:
     return f" {device.link}" if device and device.link else ""
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """0-3,8 of 0 1 2 3 8."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def draw(node: Node) -> str:
@@ -204,7 +186,7 @@ def _near(node: Node) -> list[str]:
 def _bindings(node: Node) -> list[str]:
     lines = []
     for item in bindings(node):
-        cpus = f"CPUs {ranges(item.cpus)} (mask {mask(item.cpus)})" if item.cpus else "CPUs not known"
+        cpus = f"CPUs {fold_ids(item.cpus)} (mask {mask(item.cpus)})" if item.cpus else "CPUs not known"
         nics = f", {' '.join(item.nics)}" if item.nics else ""
         lines.append(f"  GPU {item.gpu}: NUMA {'?' if item.numa is None else item.numa}, {cpus}{nics}")
     options = srun_options(node)

@@ -10,7 +10,8 @@ import pytest
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import facts
-from hpcadmin.facts._base import cpu_list, fold_ids, pci_address
+from hpcadmin.facts._base import cpu_list, pci_address
+from hpcadmin.text import fold_ids
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus" / "topo"
 pytestmark = [pytest.mark.corpus,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _links, nccl_graph, nccl_xml
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._parts_devices import part
 from hpcadmin.facts._reading import Document, Reading
+from hpcadmin.text import fold_ids
 
 
 def read(text: str) -> tuple[Reading, ...]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import facts, probe_script, read_capture
-from hpcadmin.facts._base import cpu_list, fold_ids, pci_address
+from hpcadmin.facts._base import cpu_list, pci_address
+from hpcadmin.text import fold_ids
 
 pytestmark = pytest.mark.deep
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import Document, Reading
-from hpcadmin.facts._base import cpu_list, fold_ids
+from hpcadmin.facts._base import cpu_list
 from hpcadmin.facts.nvidia_topo import read
+from hpcadmin.text import fold_ids
 
 LEGEND = """
 Legend:

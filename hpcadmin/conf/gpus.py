@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcadmin.conf.parts import Kind, Problem
-from hpcadmin.conf.sockets import Layout, Near, fits, near_cores, ranges
+from hpcadmin.conf.sockets import Layout, Near, fits, near_cores
 from hpcadmin.facts import faulty_links
 from hpcadmin.model import Gpu, Node
+from hpcadmin.text import fold_ids
 
 FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env", "intel": "intel_gpu_env"}
 _FILES = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}", "intel": "/dev/dri/renderD{}"}
@@ -169,7 +170,7 @@ def _cores(near: Near, layout: Layout) -> tuple[str, str]:
         return "", "no Cores, so all cores: the node's cores are not known one by one"
     if len(near.cores) == sum(len(s) for s in layout.spans):
         return "", "no Cores: all cores are near it"
-    text = ranges(near.cores)
+    text = fold_ids(near.cores)
     if not fits(layout, near):
         return "", (f"no Cores, so all cores: the cores near it ({text}) are not exactly one socket of "
                     f"{layout.cores_per_socket}, which Slurm 24.11 and later refuse")

@@ -134,14 +134,3 @@ def choose(machines: Sequence[tuple[Cpu, Sequence[Gpu]]]) -> Mode:
     if all(suits(cpu, gpus, Mode.NUMA) for cpu, gpus in machines):
         return Mode.NUMA
     return Mode.PACKAGE
-
-
-def ranges(numbers: CoreSet) -> str:
-    """0-3,8 from a set of numbers."""
-    out: list[list[int]] = []
-    for n in sorted(numbers):
-        if out and out[-1][1] == n - 1:
-            out[-1][1] = n
-        else:
-            out.append([n, n])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in out)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hpcadmin.fabric.discover import FABRIC_COMMANDS, fabric_answers, fabric_probe_script
 from hpcadmin.fabric.dump import Device, Devices, Dump, Ends, Line, devices_of
 from hpcadmin.fabric.faults import Fault, faults
-from hpcadmin.fabric.names import host_of, is_aggregation, is_generic, module_of, switch_name
+from hpcadmin.fabric.names import host_of, is_aggregation, module_of, switch_name
 from hpcadmin.fabric.tree import left_out, rails, slurm_tree, topology_conf, units, with_levels
 from hpcadmin.model import Fabric, FabricDevice, Node, SwitchPort
 
@@ -121,8 +121,3 @@ def from_neighbours(nodes: Iterable[Node]) -> list[Dump]:
                        ends.end(names.get(neighbour, neighbour), port, "ca" if neighbour in names else "switch"))
                   for node in nodes for own, neighbour, port in node.neighbours if neighbour)
     return [Dump("lldp", lines=lines, fabric="ethernet")] if lines else []
-
-
-def generic(device: FabricDevice) -> bool:
-    """An adapter or switch that carries only what its maker wrote."""
-    return is_generic(device.description)

@@ -10,7 +10,7 @@ from hpcadmin.fabric.dump import SPEEDS
 from hpcadmin.fabric.faults import SHOWN, Fault, View, some
 from hpcadmin.fabric.names import is_aggregation
 from hpcadmin.model import FabricDevice, SwitchPort
-from hpcadmin.text import plural
+from hpcadmin.text import fold_ids, plural
 
 _Link = tuple[FabricDevice, SwitchPort, FabricDevice]
 
@@ -132,18 +132,8 @@ def down(view: View) -> Iterator[Fault]:
     for switch in view.fabric.switches:
         ports = [port for port in switch.ports if port.state.lower().startswith("down")]
         if ports:
-            numbers = folded([port.number for port in ports])
+            numbers = fold_ids([port.number for port in ports])
             name = view.short.get(switch.name, switch.name)
             noun = "port" if len(ports) == 1 else "ports"
             yield Fault(f"{name}: {noun} {numbers} down", note=True, device=switch.name, port=ports[0].number)
 
-
-def folded(numbers: list[int]) -> str:
-    """3-4,7 for 3, 4, 7."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

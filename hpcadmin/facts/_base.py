@@ -69,17 +69,6 @@ def cpu_list(text: str, what: str) -> tuple[int, ...]:
     return tuple(sorted(ids))
 
 
-def fold_ids(ids: Iterable[int]) -> str:
-    """0-3,8 for (0, 1, 2, 3, 8)."""
-    parts: list[list[int]] = []
-    for number in sorted(set(ids)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
 def pci_address(text: str) -> str:
     """0000:1b:00.0 for 00000000:1B:00.0 and 1b:00.0; "" when it is no PCI address."""
     match = _PCI.match(text.strip())

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import cpu_list, fold_ids
+from hpcadmin.facts._base import cpu_list
 from hpcadmin.model import Cpu, NumaNode
+from hpcadmin.text import fold_ids
 
 Span = tuple[int, int]
 

@@ -5,23 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Protocol
 
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._cpu_order import Cpus, near, nested, ordered
 from hpcadmin.facts.cpu_topology import CpuTopology
 from hpcadmin.facts.lscpu import Lscpu
 from hpcadmin.facts.numactl import Numactl
 from hpcadmin.facts.slurmd import Slurmd
 from hpcadmin.model import Core, Cpu, NumaNode
-
-
-class HasCpu(Protocol):
-    """What the reader of hwloc's XML has made, already joined."""
-
-    @property
-    def cpu(self) -> Cpu: ...
-
+from hpcadmin.text import fold_ids
 
 # --- one source ---------------------------------------------------------------------------------------------------
 
@@ -139,10 +130,6 @@ def from_lscpu(lscpu: Lscpu, problems: list[str] | None = None) -> Cpu:
         cpu, model=model, architecture=lscpu.architecture, numa=numa, offline=lscpu.offline or cpu.offline,
         sockets=lscpu.sockets or None, cores_per_socket=lscpu.cores_per_socket or None,
         threads_per_core=lscpu.threads_per_core or None)
-
-
-def from_hwloc(value: HasCpu) -> Cpu:
-    return value.cpu
 
 
 def from_numactl(numactl: Numactl) -> Cpu:

@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from hpcadmin.facts._base import fold_ids
-from hpcadmin.text import plural
+from hpcadmin.text import fold_ids, plural
 
 _NVLINK = re.compile(r"NV([0-9]{1,2})\Z")
 _PCIE = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcadmin.facts._base import MAX_CPU, fold_ids
+from hpcadmin.facts._base import MAX_CPU
 from hpcadmin.facts.cpu_topology import CpuLine, CpuTopology
+from hpcadmin.text import fold_ids
 
 _PREFIX = " \t>|`"
 _WORD = re.compile(r"[A-Za-z0-9:_-]{0,24}\Z")

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hpcadmin.facts._base import fold_ids, pci_address
+from hpcadmin.facts._base import pci_address
 from hpcadmin.model import Nic
+from hpcadmin.text import fold_ids
 
 _VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 

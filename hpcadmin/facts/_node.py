@@ -7,11 +7,10 @@ from typing import Any
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _cpu, _gpu, _host, _nic, _other_gpus
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._capture import Capture, split_capture
 from hpcadmin.facts._probe import facts
 from hpcadmin.model import Cpu, Node, PciDevice
-from hpcadmin.text import printable
+from hpcadmin.text import fold_ids, printable
 
 # Facts whose tool or file may be missing on a sound node.
 _OPTIONAL = frozenset({"addresses", "amd_smi", "dmi", "drm", "hwloc", "ibstat", "ibv_devinfo", "lldp", "lscpu", "lspci",

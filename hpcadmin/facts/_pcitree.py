@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpcadmin.facts._base import pci_key
 from hpcadmin.model import PciDevice
 
 NVSWITCHES = frozenset({"10de:1ac0", "10de:1ac1", "10de:1ac2", "10de:1af1", "10de:22a3", "10de:22a4"})
@@ -189,7 +188,3 @@ def to_model(device: LspciDevice) -> PciDevice:
         device_id=device.device_id, numa=device.numa, link=link(device.speed, device.width),
         link_max=link(device.speed_max, device.width_max), driver=device.driver,
         name=device.full_name, parent=device.parent, root=device.root)
-
-
-def in_bus_order(addresses: Iterable[str]) -> list[str]:
-    return sorted(addresses, key=pci_key)

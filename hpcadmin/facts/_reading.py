@@ -8,10 +8,12 @@ readers most texts: `MARKS`, pieces of text of which one at least is in some lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from hpcadmin.errors import ParseError
 
 FORMS = ("text", "xml", "json", "tree")
 
@@ -70,3 +72,24 @@ class Reading:
     missing: tuple[str, ...] = ()
     refused: str = ""
     assumed: tuple[Mapping[str, Any], ...] = ()
+
+
+class HasFirst(Protocol):
+    """A piece of a text: its first line."""
+
+    @property
+    def first(self) -> int: ...
+
+
+P = TypeVar("P", bound=HasFirst)
+
+
+def each_read(name: str, pieces: Iterable[P], read: Callable[[P], Reading]) -> tuple[Reading, ...]:
+    """A reading of each; ParseError says in which line of the document called `name` the piece begins."""
+    readings = []
+    for piece in pieces:
+        try:
+            readings.append(read(piece))
+        except ParseError as exc:
+            raise ParseError(exc.what, where=f"{name}:{piece.first}") from exc
+    return tuple(readings)

@@ -9,7 +9,7 @@ from hpcadmin.errors import ParseError
 from hpcadmin.facts import _slurm_gres as gres
 from hpcadmin.facts._reading import Document, Finding
 from hpcadmin.facts._slurm_conf import Conf, NodeLine
-from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items
+from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items, types_of
 from hpcadmin.text import plural
 
 OPEN = "(depends on what is not in the text)"
@@ -71,10 +71,6 @@ def _text(node: NodeLine) -> str:
     return "x".join(map(str, _shape(node)))
 
 
-def _types(node: NodeLine) -> set[str]:
-    return {kind for name, kind, _ in gres_items(node.get("gres") or "") if name == "gpu" and kind}
-
-
 def _nodes(conf: Conf) -> Iterator[Finding]:
     for node in conf.nodes:
         shown = node.source == "scontrol show node"
@@ -87,7 +83,7 @@ def _nodes(conf: Conf) -> Iterator[Finding]:
             yield from _counts(node)
         elif node.get("real_memory") == 1:
             yield Finding(f"{node.name}: RealMemory=1: it is not configured", node.line, note=True)
-        types = _types(node)
+        types = types_of(node.get("gres"))
         if len(types) > 1:
             yield Finding(f"{node.name}: mixed GPU types on one node ({', '.join(sorted(types))}): each needs its own "
                           "lines in gres.conf, in PCI order", node.line, note=True)
@@ -260,7 +256,7 @@ def _across(conf: Conf, document: Document) -> Iterator[Finding]:
             yield Finding(f"{node.name}: Gres=(null) although gres.conf has {plural(len(conf.gres), 'GPU line')}: the "
                           "node's own definition needs Gres= as well", where)
     detected = {line.type for line in conf.gres if line.detected}
-    wanted = {kind for text, _ in conf.wanted for name, kind, _ in gres_items(text) if name == "gpu" and kind}
+    wanted = {kind for text, _ in conf.wanted for kind in types_of(text)}
     for kind in sorted(wanted - detected) if detected else ():
         yield Finding(f"{kind} (MIG?) is configured, slurmd -G does not show it", conf.wanted[-1][1], note=True)
     with_gpus = [node for node in conf.nodes if node.get("gres") and node.source == "scontrol create"]

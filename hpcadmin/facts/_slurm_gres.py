@@ -189,3 +189,7 @@ def _one_node(group: Sequence[GresLine]) -> Iterator[Finding]:
             if size and len(gpus) > 1 and size > total:
                 yield Finding(f"Links= has {size} numbers, the node {total} GPUs: the node is INVAL", each.line)
 
+
+def types_of(text: str | None) -> set[str]:
+    """The GPU types that a Gres= names."""
+    return {kind for name, kind, _ in gres_items(text or "") if name == "gpu" and kind}

@@ -17,8 +17,6 @@ _FOUND = re.compile(r"CPUs:(\d{1,6}) Boards:(\d{1,4}) Sockets:(\d{1,4}) CoresPer
                     r"ThreadsPerCore:(\d{1,3})")
 _LOWER = re.compile(r"(gres/[\w:.-]{1,80}) count reported lower than configured \((\d{1,6}) < (\d{1,6})\)")
 _ON_NODE = re.compile(r"\bnode[= ]([A-Za-z0-9][\w.-]{0,100})", re.IGNORECASE)
-_CHANGED = re.compile(r"(gres/[\w:.-]{1,80}): Count changed on node (\S{1,100}) \((\d{1,6}) != (\d{1,6})\)")
-_SOCKETS = re.compile(r"NodeNames=(\S{1,100}) setting Sockets=(\d{1,6}) based on CPUs\((\d{1,6})\)")
 _NOT_BUILT = re.compile(r"configured to autodetect (\w{1,20}) functionality, but we weren't able to find that lib")
 _NO_LIB = re.compile(r"(?i)configured with (\w{1,20})(?: functionality)?, but that lib wasn't found")
 _NO_NODE = re.compile(r"(?:lookup failure for node \"?|invalid node specified:? \"?|Invalid node name in topology: |"
@@ -26,8 +24,6 @@ _NO_NODE = re.compile(r"(?:lookup failure for node \"?|invalid node specified:? 
                       r"([A-Za-z0-9][\w.-]{0,100})")
 _GRES = re.compile(r"GRES\[gpu\] Type:(\S{1,100}) Count:(\d{1,6}) Cores\((\d{1,6})\):(\S{1,200})\s+Links:(\S{1,200}) "
                    r"Flags:\S{0,300} File:(\S{1,100})")
-_MATCH = re.compile(r"NodeNames=(\S{1,200}) CPUs=(\d{1,6}) match no Sockets, Sockets\*CoresPerSocket or "
-                    r"Sockets\*CoresPerSocket\*ThreadsPerCore")
 _MEMORY = re.compile(r"(?:[Nn]ode (\S{1,100}) has low real_memory size \((\d{1,12}) < (\d{1,12})\)|"
                      r"Low RealMemory \(reported:(\d{1,12}) < [\d.]{1,8}% of configured:(\d{1,12})\))")
 _BOUNDARIES = re.compile(r"Node reconfigured socket/core boundaries((?:\s+\w{1,20}=\d{1,9}:\d{1,9}\(hw\)){1,8})")
@@ -152,21 +148,6 @@ def _lower(line: str, number: int, log: Log) -> None:
         log.missing.append("the NodeName and gres.conf lines, and why slurmd saw fewer devices")
 
 
-def _changed(line: str, number: int, log: Log) -> None:
-    match = _CHANGED.search(line)
-    if match:
-        log.say(f"{match[1]} on {match[2]}: {match[3]} configured, {match[4]} reported "
-                f"({match[3]} != {match[4]})", number)
-        log.missing.append("the Gres= of the node, and what slurmd reported")
-
-
-def _sockets(line: str, number: int, log: Log) -> None:
-    match = _SOCKETS.search(line)
-    if match:
-        log.say(f"{match[1]}: Sockets={match[2]} was derived from CPUs={match[3]} alone: write "
-                "Sockets=, CoresPerSocket= and ThreadsPerCore= as slurmd -C prints them", number)
-
-
 def _library(line: str, number: int, log: Log) -> None:
     match = _NOT_BUILT.search(line)
     if match:
@@ -201,20 +182,6 @@ def _gres(line: str, number: int, log: Log, *, ignored: bool) -> None:
     # slurmd shows its list several times.
     if kind.isdigit():
         log.say(what, number)
-
-
-def _discarded(line: str, number: int, log: Log) -> None:
-    """The list before it shows no File either where GPUs are detected rightly."""
-    if "Discarding the following config-only GPU" in line:
-        log.say("a configured GPU without File= matches no detected one and is discarded", number)
-
-
-def _no_product(line: str, number: int, log: Log) -> None:
-    match = _MATCH.search(line)
-    if match:
-        log.say(f"{match[1]}: CPUs={match[2]} is no product of its sockets, cores and threads: "
-                "Slurm sets CPUs anew (with Boards= it is SocketsPerBoard=, not Sockets=)", number)
-        log.missing.append("the NodeName line")
 
 
 def _memory(line: str, number: int, log: Log) -> None:
@@ -265,8 +232,7 @@ def _child(line: str, number: int, log: Log) -> None:
 
 
 _RULES: tuple[Callable[[str, int, Log], None], ...] = (
-    _differs, _found, _lower, _changed, _sockets, _library, _no_node, _no_product, _memory, _boundaries, _mismatch,
-    _child, _discarded, _words)
+    _differs, _found, _lower, _library, _no_node, _memory, _boundaries, _mismatch, _child, _words)
 
 
 def unfinished(lines: Sequence[str]) -> Iterator[str]:

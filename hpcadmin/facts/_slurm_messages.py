@@ -29,6 +29,20 @@ def _message(pattern: str, says: str, missing: str = "", *, note: bool = False) 
 
 
 MESSAGES = (
+    _message(r"(?P<gres>gres/[\w:.-]{1,80}): Count changed on node (?P<node>\S{1,100}) "
+             r"\((?P<old>\d{1,6}) != (?P<new>\d{1,6})\)",
+             "{gres} on {node}: {old} configured, {new} reported ({old} != {new})",
+             "the Gres= of the node, and what slurmd reported"),
+    _message(r"NodeNames=(?P<node>\S{1,100}) setting Sockets=(?P<sockets>\d{1,6}) based on CPUs\((?P<cpus>\d{1,6})\)",
+             "{node}: Sockets={sockets} was derived from CPUs={cpus} alone: write Sockets=, CoresPerSocket= and "
+             "ThreadsPerCore= as slurmd -C prints them"),
+    _message(r"NodeNames=(?P<node>\S{1,200}) CPUs=(?P<cpus>\d{1,6}) match no Sockets, Sockets\*CoresPerSocket or "
+             r"Sockets\*CoresPerSocket\*ThreadsPerCore",
+             "{node}: CPUs={cpus} is no product of its sockets, cores and threads: Slurm sets CPUs anew (with Boards= "
+             "it is SocketsPerBoard=, not Sockets=)", "the NodeName line"),
+    # The list before it shows no File either where GPUs are detected rightly.
+    _message("Discarding the following config-only GPU",
+             "a configured GPU without File= matches no detected one and is discarded"),
     _message(r"invalid GRES core specification \((?P<cores>[\d,-]{1,200})\) on node " + _NODE,
              "{node}: Cores={cores} is invalid: Cores counts cores, not the CPUs of the OS"),
     _message(r"GRES (?P<how>autodetected core affinity|core specification) (?P<cores>[\d,-]{1,200}) (?:on|for) node "

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import MAX_CPU, clean, cpu_list, fold_ids, maybe_integer, quote
+from hpcadmin.facts._base import MAX_CPU, clean, cpu_list, maybe_integer, quote
 from hpcadmin.facts.cpu_topology import MAX_IDS, CpuLine, CpuTopology
 from hpcadmin.model import NumaNode
+from hpcadmin.text import fold_ids
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpcadmin.facts._base import clean, fold_ids, pci_address, pci_key
+from hpcadmin.facts._base import clean, pci_address, pci_key
 from hpcadmin.facts._sysfs import Cpus, Sysfs
 from hpcadmin.model import PciDevice
+from hpcadmin.text import fold_ids
 
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
 _ROOT = re.compile(r"pci([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2})\Z")

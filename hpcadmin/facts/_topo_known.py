@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpcadmin.facts import _cores, _links
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.facts._reading import Finding
 from hpcadmin.facts._topo_matrix import Matrix, listed
+from hpcadmin.text import fold_ids
 
 NEAR = ("PIX", "PXB", "PHB", "NODE")     # the nearest first; SYS is no nearness
 

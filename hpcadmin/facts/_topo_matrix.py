@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _links
-from hpcadmin.facts._base import cpu_list, fold_ids, quote
+from hpcadmin.facts._base import cpu_list, quote
 from hpcadmin.facts._topo_legend import follows, legend_in, near_cpus
 from hpcadmin.facts._topo_text import Block
 from hpcadmin.facts._topo_words import Row, Tail, is_gpu
+from hpcadmin.text import fold_ids
 
 _ASKED = re.compile(r"topo[ \t]{1,4}(-mp|--matrix_pci|-m|--matrix|-p2p)(?![a-z_])")
 _INSIDE = re.compile(r"\b(srun|(?:kubectl|docker|podman|crictl|nerdctl) (?:exec|run)|singularity|apptainer|enroot)\b")

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcadmin.facts._base import MAX_CPU, clean, fold_ids, maybe_integer
+from hpcadmin.facts._base import MAX_CPU, clean, maybe_integer
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.model import Cpu
+from hpcadmin.text import fold_ids
 
 FORMS = ("text",)
 MARKS = ("processor",)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import clean, cpu_list, fold_ids, pci_address
+from hpcadmin.facts._base import clean, cpu_list, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.text import fold_ids
 
 FORMS = ("text",)
 MARKS = ("numa", "cpulist", "local_cpus")

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _lscpu_table
-from hpcadmin.facts._base import clean, cpu_list, fold_ids, lines_of
+from hpcadmin.facts._base import clean, cpu_list, lines_of
 from hpcadmin.facts._lscpu_counts import Work, counts, no_packages
 from hpcadmin.facts._lscpu_text import Block, blocks, is_telling, json_block, number_in
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts.cpu_topology import CpuTopology
+from hpcadmin.text import fold_ids
 
 NAME = "lscpu"
 COMMAND = "run 20 lscpu"

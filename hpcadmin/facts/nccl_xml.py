@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _links
-from hpcadmin.facts._base import MAX_CPU, clean, fold_ids, maybe_integer, pci_address, pci_key, quote
+from hpcadmin.facts._base import MAX_CPU, clean, maybe_integer, pci_address, pci_key, quote
 from hpcadmin.facts._elements import Element, blocks, elements
 from hpcadmin.facts._nccl import (
     NcclCpu,
@@ -23,6 +23,7 @@ from hpcadmin.facts._nccl import (
     width_fault,
 )
 from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.text import fold_ids
 
 FORMS = ("xml", "text")
 MARKS = ("<system",)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpcadmin.errors import ParseError
-from hpcadmin.facts._base import MAX_CPU, cpu_list, fold_ids, integer
+from hpcadmin.facts._base import MAX_CPU, cpu_list, integer
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.model import NumaNode
+from hpcadmin.text import fold_ids
 
 FORMS = ("text",)
 MARKS = ("node ",)

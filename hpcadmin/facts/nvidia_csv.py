@@ -10,7 +10,7 @@ from typing import Any
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
 from hpcadmin.facts._base import clean, leading_float, maybe_integer, pci_address
-from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts._reading import Document, Finding, Reading, each_read
 from hpcadmin.facts._smi import Shown, Smi
 from hpcadmin.facts._smi_columns import ERROR, KNOWN, NOTHING
 from hpcadmin.facts._smi_columns import shown as columns_shown
@@ -69,13 +69,7 @@ def opens(line: str) -> bool:
 
 def read(document: Document) -> tuple[Reading, ...]:
     lines = _smi.unquoted(document.lines)
-    readings = []
-    for table in tables(lines):
-        try:
-            readings.append(_reading(lines, table))
-        except ParseError as exc:
-            raise ParseError(exc.what, where=f"{document.name}:{table.first}") from exc
-    return tuple(readings)
+    return each_read(document.name, tables(lines), lambda table: _reading(lines, table))
 
 
 def cells(line: str) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
-from hpcadmin.facts._base import clean, fold_ids, leading_float, maybe_integer, pci_address
+from hpcadmin.facts._base import clean, leading_float, maybe_integer, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.text import fold_ids
 
 NAME = "nvidia_nvlink"
 ORDER = 95
@@ -291,8 +292,3 @@ def _matrix(gpus: Sequence[LinkedGpu]) -> list[list[int]] | None:
     for row, column in (up, up[::-1]):
         links[row][column] = gpus[row].active or 0
     return links
-
-
-def remote_counts(gpus: Sequence[LinkedGpu]) -> Mapping[str, Mapping[str, int]]:
-    """UUID of each GPU -> PCI address at the other end -> number of links."""
-    return {gpu.uuid: Counter(link.remote for link in gpu.links if link.remote) for gpu in gpus}

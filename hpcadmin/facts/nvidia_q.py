@@ -10,7 +10,7 @@ from functools import lru_cache
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
 from hpcadmin.facts._base import clean, maybe_integer, pci_address
-from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts._reading import Document, Finding, Reading, each_read
 from hpcadmin.facts._smi import Shown, Smi
 from hpcadmin.facts._smi_fields import Block, shown, version
 
@@ -52,14 +52,8 @@ class _Log:
 
 
 def read(document: Document) -> tuple[Reading, ...]:
-    readings = []
     lines = _smi.unquoted(document.lines)
-    for log in logs(lines):
-        try:
-            readings.append(_reading(lines, log))
-        except ParseError as exc:
-            raise ParseError(exc.what, where=f"{document.name}:{log.first}") from exc
-    return tuple(readings)
+    return each_read(document.name, logs(lines), lambda log: _reading(lines, log))
 
 
 def parse(text: str) -> Smi:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _smi
 from hpcadmin.facts._base import clean, leading_float, leading_int, maybe_integer, pci_address
-from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.facts._reading import Document, Finding, Reading, each_read
 from hpcadmin.facts._smi import Shown, Smi
 from hpcadmin.facts._smi_fields import cut_name
 from hpcadmin.model import Gpu, MigDevice
@@ -59,13 +59,7 @@ class _Table:
 
 def read(document: Document) -> tuple[Reading, ...]:
     lines = _smi.unquoted(document.lines)
-    readings = []
-    for table in tables(lines):
-        try:
-            readings.append(_reading(lines, table))
-        except ParseError as exc:
-            raise ParseError(exc.what, where=f"{document.name}:{table.first}") from exc
-    return tuple(readings)
+    return each_read(document.name, tables(lines), lambda table: _reading(lines, table))
 
 
 # --- finding it ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hpcadmin.facts import _slurm_checks as checks
 from hpcadmin.facts import _slurm_conf, _slurm_log, _slurm_tree, _slurm_yaml
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._slurm_conf import Conf, NodeLine
-from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items
+from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items, types_of
 from hpcadmin.hosts import expand
 
 FORMS = ("text",)
@@ -68,15 +68,12 @@ def _verdict(conf: Conf, findings: list[Finding]) -> bool | None:
         return None                      # messages that nothing here is known of
     if any(finding.note and finding.what.endswith(checks.OPEN) for finding in findings):
         return None
-    if (any(line.cores for line in conf.gres) and not sized) or any(len(_types(node)) > 1 for node in conf.nodes):
+    mixed = any(len(types_of(node.get("gres"))) > 1 for node in conf.nodes)
+    if mixed or (any(line.cores for line in conf.gres) and not sized):
         return None
     with_gpus = [node for node in conf.nodes if node.get("gres")]
     created = any(node.source == "scontrol create" for node in conf.nodes)
     return None if with_gpus and len(with_gpus) < len(conf.nodes) and created and not conf.gres else False
-
-
-def _types(node: NodeLine) -> set[str]:
-    return {kind for name, kind, _ in gres_items(node.get("gres") or "") if name == "gpu" and kind}
 
 
 def _plain(node: NodeLine) -> dict[str, Any]:
@@ -142,7 +139,7 @@ def _missing(conf: Conf) -> Iterator[str]:
     if any(value.lower() not in AUTODETECT for value, *_ in conf.autodetect):
         yield "the NodeName line and what the node has"
     detected = {line.type for line in conf.gres if line.detected}
-    wanted = {kind for text, _ in conf.wanted for name, kind, _ in gres_items(text) if name == "gpu" and kind}
+    wanted = {kind for text, _ in conf.wanted for kind in types_of(text)}
     if detected and wanted - detected:
         yield f"slurmd's own view of {', '.join(sorted(wanted - detected))}"
 

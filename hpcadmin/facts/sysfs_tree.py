@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcadmin.facts import _cpu, cpuinfo
-from hpcadmin.facts._base import clean, fold_ids, pci_address
+from hpcadmin.facts._base import clean, pci_address
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._sysfs import CPU, NODE, Cpus, Sysfs, files_in_text
 from hpcadmin.facts._sysfs_pci import Device, check_locality, devices
 from hpcadmin.model import Cpu, NumaNode, PciDevice
+from hpcadmin.text import fold_ids
 
 FORMS = ("tree", "text")
 MARKS = ("sys/devices/", "sys/bus/pci/")

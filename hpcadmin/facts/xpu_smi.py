@@ -10,8 +10,9 @@ from typing import Any
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _amd
 from hpcadmin.facts._amd import AmdGpu, AmdSmi, told
-from hpcadmin.facts._base import clean, cpu_list, fold_ids, leading_float, maybe_integer, quote
+from hpcadmin.facts._base import clean, cpu_list, leading_float, maybe_integer, quote
 from hpcadmin.facts._reading import Document, Finding, Reading
+from hpcadmin.text import fold_ids
 
 FORMS = ("text", "json")
 MARKS = ("Device Information", "device_name", "CPU Affinity")

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
 from hpcadmin.errors import UsageError
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.model import Gpu, Node
-from hpcadmin.text import plural, printable
+from hpcadmin.text import fold_ids, plural, printable
 from hpcadmin.why._locate import SHOWN
 from hpcadmin.why._path import Target, resolve, show
 from hpcadmin.why._rules import COMMANDS, Look, rule_for

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from hpcadmin.errors import UsageError
-from hpcadmin.facts._base import fold_ids
 from hpcadmin.model import Core, Dimm, Disk, Gpu, MigDevice, Mount, Nic, Node, NumaNode, PciDevice
+from hpcadmin.text import fold_ids
 
 # Values that no field holds: they follow from others.
 DERIVED = ("gpus.*.cores", "cpu.cpus")
