@@ -270,6 +270,19 @@ def compared(file: str) -> Iterator[Miss]:
         yield Miss(file, field, known, wanted[field])
 
 
+def summary() -> str:
+    """A row for each folder of the corpus: files, fields compared, fields settled against the answer, disagreements."""
+    rows: dict[str, list[int]] = {}
+    for file in sorted(expected()):
+        counts = rows.setdefault(file.partition("/")[0], [0, 0, 0, 0])
+        for place, more in enumerate((1, len(fields(answer(file))), len(corrections().get(file, {})),
+                                      len(list(misses(file))))):
+            counts[place] += more
+    rows["all"] = [sum(column) for column in zip(*rows.values(), strict=True)]
+    return "\n".join(["| folder | files | fields | corrected | disagreements |", "|---|---:|---:|---:|---:|",
+                      *(f"| {name} | {' | '.join(f'{n:,}' for n in counts)} |" for name, counts in rows.items())])
+
+
 def main(part: str) -> None:
     found: list[Miss] = []
     count = asked = 0
@@ -285,5 +298,7 @@ def main(part: str) -> None:
     print(f"\n{count} files, {asked} fields, {len(found)} disagreements")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:] == ["--summary"]:
+    print(summary())
+elif __name__ == "__main__":
     main(sys.argv[1] if len(sys.argv) > 1 else "")

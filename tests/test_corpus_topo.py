@@ -40,6 +40,11 @@ def test_every_file_is_read_as_its_answer_says() -> None:
     assert not found, "\n" + corpus_topo.table(found)
 
 
+def test_the_table_of_the_last_run_is_this_one() -> None:
+    """`python tests/corpus_topo.py --summary` writes it anew."""
+    assert corpus_topo.summary() in Path(__file__).with_name("corpus_topo.md").read_text()
+
+
 def test_every_file_has_an_answer_and_is_there() -> None:
     there = {str(path.relative_to(CORPUS)) for path in CORPUS.rglob("*") if path.is_file() and path.parent != CORPUS}
     assert there == set(expected())
