@@ -1,0 +1,1 @@
+"""One file a subject; each has RULES, a tuple of functions from Situation to findings."""
