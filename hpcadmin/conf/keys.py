@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 
+from hpcadmin.conf.keytable.kinds import NEWEST, OLDEST, VERSIONS, Apply, Effect, Key, Version
 from hpcadmin.errors import UsageError
 
-Version = tuple[int, int]
-VERSIONS: tuple[Version, ...] = ((22, 5), (23, 2), (23, 11), (24, 5), (24, 11), (25, 5), (25, 11), (26, 5))
-OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
-
-
-class Effect(Enum):
-    """What a daemon does with a key or value that its version does not have."""
-
-    FATAL = "fatal: the daemon does not start"
-    ERROR = "an error line in the log, otherwise ignored"
-    IGNORED = "ignored"
-    DEPRECATED = "still read, to be replaced"
+__all__ = ["NEWEST", "NODE_PARAMETERS", "OLDEST", "RULES", "VERSIONS", "Apply", "Effect", "Key", "Rule", "Version",
+           "applies", "effects", "lookup", "nearest", "parse_version", "plugins", "show", "statement"]
 
 
 @dataclass(frozen=True)
@@ -131,3 +121,30 @@ def effects(file: str, key: str, value: str, version: Version | None) -> list[tu
                 found.append((rule, candidate, effect))
                 break
     return found
+
+
+def lookup(file: str, key: str) -> Key | None:
+    """The key of that kind of statement (see `statement`), whatever its capitals; None where no version has it."""
+    return None
+
+
+def nearest(file: str, key: str) -> str:
+    """The key of that kind of statement that is spelt most like `key`; "" where none is near."""
+    return ""
+
+
+def applies(file: str, key: str, version: Version | None) -> Apply:
+    """What a change of this key takes to be in force (None: in the version in which it takes most)."""
+    return Apply.RESTART_ALL
+
+
+def plugins(key: str, version: Version | None) -> tuple[str, ...]:
+    """The values that `key` ("SelectType", "AutoDetect", "CgroupPlugin") has in that version (None: in any), as Slurm
+    writes them: ("select/cons_tres", "select/linear"). () where the values are no closed list."""
+    return ()
+
+
+def statement(file: str, first: str) -> str:
+    """Whose keys a line of `file` has that begins with the key `first`: "NodeName" for slurm.conf and nodename,
+    "slurm.conf" for its simple settings, "gres.conf" for every line of gres.conf."""
+    return file
