@@ -52,6 +52,10 @@ class CommandLine:
     def nodes(self) -> tuple[SlurmNode, ...]:
         return parse_nodes(self._run("scontrol", "--all", "--oneliner", "show", "nodes").out)
 
+    def show(self, what: str, *options: str) -> str:
+        """What `scontrol show` prints of everything of that kind, hidden or not."""
+        return self._run("scontrol", "--all", *options, "show", what).out
+
     def partitions(self) -> tuple[Partition, ...]:
         return parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").out)
 

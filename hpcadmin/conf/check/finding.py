@@ -53,6 +53,7 @@ class Situation:
     versions: tuple[Version, ...] = ()
     inventory: Inventory | None = None
     live: Mapping[str, LiveNode] = field(default_factory=dict)
+    running: Mapping[str, str] = field(default_factory=dict)   # settings in force, by key in small letters
     site: Site = field(default_factory=Site)
 
 
