@@ -75,6 +75,7 @@ class SlurmSite:
     cgroup: Mapping[str, Scalar] = field(default_factory=dict)    # cgroup.conf keys of the site
     gpu_types: Mapping[str, str] = field(default_factory=dict)    # GPU model as the tool prints it -> Type= in Gres
     memory_margin_mib: int | None = None                          # that RealMemory stays below what the nodes have
+    configless: bool = False                                      # slurmd gets its files from slurmctld
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,57 @@ class BmcSite:
 
 
 @dataclass(frozen=True)
+class AccountingSite:
+    """[accounting]: where slurmdbd runs and what it needs; plug-ins that measure jobs."""
+
+    host: str = ""                        # where slurmdbd runs; without it there is no accounting
+    backup_host: str = ""
+    enforce: tuple[str, ...] = ()         # AccountingStorageEnforce
+    billing: bool = True                  # TRESBillingWeights from the hardware
+    slurmdbd: bool = False                # write slurmdbd.conf as well
+    storage_host: str = "localhost"
+    storage_port: int | None = None
+    storage_user: str = "slurm"
+    storage_name: str = "slurm_acct_db"
+    password_file: str = ""               # read when slurmdbd.conf is installed, never before
+    energy: str = ""                      # ipmi, rapl, gpu, xcc, …
+    interconnect: str = ""                # ofed or sysfs
+    filesystem: str = ""                  # lustre
+    profile: str = ""                     # hdf5 or influxdb
+    options: Mapping[str, Scalar] = field(default_factory=dict)   # slurmdbd.conf keys of the site
+    gather: Mapping[str, Scalar] = field(default_factory=dict)    # acct_gather.conf keys of the site
+
+
+@dataclass(frozen=True)
+class HookSite:
+    """[hooks]: programs that Slurm runs, by their path on the hosts where it runs them."""
+
+    health: str = ""                      # HealthCheckProgram
+    health_interval_s: int = 300
+    health_states: tuple[str, ...] = ("ANY", "CYCLE")
+    health_timeout_s: int | None = None
+    prolog: str = ""
+    epilog: str = ""
+    prolog_slurmctld: str = ""
+    epilog_slurmctld: str = ""
+    task_prolog: str = ""
+    task_epilog: str = ""
+    unkillable: str = ""
+    reboot: str = ""
+
+
+@dataclass(frozen=True)
+class PrivateTmp:
+    """[private_tmp]: directories of which every job gets its own, below base_path on its nodes."""
+
+    base_path: str = ""
+    dirs: tuple[str, ...] = ("/tmp", "/dev/shm")  # noqa: S108  (names for a file, nothing is opened)
+    create: bool = True                   # slurmd makes base_path where it is missing
+    shared: bool = False                  # mounts made later are seen inside (autofs)
+    init_script: str = ""
+
+
+@dataclass(frozen=True)
 class Site:
     """All of site.toml. source is the file's path, "" for the built-in empty one."""
 
@@ -124,6 +176,9 @@ class Site:
     ssh: Ssh = field(default_factory=Ssh)
     slurm: SlurmSite = field(default_factory=SlurmSite)
     bmc: BmcSite = field(default_factory=BmcSite)
+    accounting: AccountingSite = field(default_factory=AccountingSite)
+    hooks: HookSite = field(default_factory=HookSite)
+    private_tmp: PrivateTmp = field(default_factory=PrivateTmp)
     tools: Mapping[str, Tool] = field(default_factory=dict)
     nodes: tuple[NodeGroup, ...] = ()
     limits: tuple[Mapping[str, Any], ...] = ()                    # [[limit]] tables, checked by the catalogue
@@ -149,7 +204,7 @@ def load_site(path: str | None) -> Site:
 
 # Tables that later commands read; they are known, so that a site may already have them.
 _KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "bmc", "sweep",
-          "alarms"}
+          "alarms", "accounting", "hooks", "private_tmp"}
 
 
 def parse_site(tables: Mapping[str, Any], name: str) -> Site:
@@ -169,6 +224,9 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         ssh=get.record(Ssh, get.table("ssh"), "ssh"),
         slurm=get.record(SlurmSite, get.table("slurm"), "slurm"),
         bmc=get.record(BmcSite, get.table("bmc"), "bmc"),
+        accounting=get.record(AccountingSite, get.table("accounting"), "accounting"),
+        hooks=get.record(HookSite, get.table("hooks"), "hooks"),
+        private_tmp=get.record(PrivateTmp, get.table("private_tmp"), "private_tmp"),
         tools={key: get.record(Tool, get.as_table(value, f"tools.{key}"), f"tools.{key}")
                for key, value in tool_tables.items()},
         nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")
@@ -225,15 +283,35 @@ class _Reader:
             raise SiteError(f"[{path}] {exc.what.replace(cls.__name__ + ' ', '')}", where=where) from exc
 
 
+_TABLE = re.compile(r"\s*\[\[?\s*(.+?)\s*\]\]?\s*(#.*)?")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+
+
 def locate(file_name: str, key: str) -> str:
-    """file:line of a dotted key, as well as a plain search can tell; the file alone when it is not found."""
+    """file:line of a dotted key: where it is set, else its table or what holds it; the file alone when not found."""
     try:
         lines = Path(file_name).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return file_name
-    last = re.escape(key.rsplit(".", 1)[-1])
-    pattern = re.compile(rf"""^\s*(\[+.*\b)?["']?{last}["']?\s*(=|\.|\]|$)""")
+    found: dict[str, int] = {}
+    table = ""
     for number, line in enumerate(lines, 1):
-        if pattern.search(line):
-            return f"{file_name}:{number}"
+        header, entry = _TABLE.fullmatch(line), _KEY.match(line)
+        if header:
+            table = _dotted(header[1])
+            found.setdefault(table, number)
+        elif entry:
+            found.setdefault(f"{table}.{_dotted(entry[1])}" if table else _dotted(entry[1]), number)
+    while key:
+        if key in found:
+            return f"{file_name}:{found[key]}"
+        inner = next((number for name, number in found.items() if name.startswith(f"{key}.")), None)
+        if inner is not None:
+            return f"{file_name}:{inner}"
+        key = key.rpartition(".")[0]
     return file_name
+
+
+def _dotted(text: str) -> str:
+    return ".".join(part.strip("\"'") for part in _PART.findall(text))

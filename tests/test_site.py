@@ -6,7 +6,20 @@ from pathlib import Path
 import pytest
 
 from hpcadmin.errors import SiteError
-from hpcadmin.site import Cluster, NodeGroup, Site, SlurmSite, Ssh, load_site, parse_site, read_toml
+from hpcadmin.site import (
+    AccountingSite,
+    Cluster,
+    HookSite,
+    NodeGroup,
+    PrivateTmp,
+    Site,
+    SlurmSite,
+    Ssh,
+    load_site,
+    locate,
+    parse_site,
+    read_toml,
+)
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "site.toml"
 
@@ -14,7 +27,8 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "site.toml"
 def test_the_example_is_complete_and_read() -> None:
     site = load_site(str(EXAMPLE))
     tables = read_toml(EXAMPLE)
-    for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite)]:
+    for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite), ("accounting", AccountingSite),
+                     ("hooks", HookSite), ("private_tmp", PrivateTmp)]:
         assert set(tables[key]) == {f.name for f in fields(cls)}, key
     assert set(tables["nodes"]["gpu"]) == {f.name for f in fields(NodeGroup)} - {"name"}
     assert site.nodes[0].gpus == 8
@@ -63,3 +77,14 @@ def test_no_file_at_all_is_an_empty_site(tmp_path: Path, monkeypatch: pytest.Mon
 def test_limit_must_be_an_array_of_tables() -> None:
     with pytest.raises(SiteError, match="limit"):
         parse_site({"limit": {"check": "x"}}, "site.toml")
+
+
+@pytest.mark.parametrize(("key", "line"), [
+    ("partitions.b.MaxTime", 5), ("partitions.a.MaxTime", 2), ("nodes.x y.options.Weight", 8),
+    ("slurm.options.Prolog", 10), ("slurm.options.Epilog", 9), ("partitions.b.Nodes", 4), ("partitions", 1),
+    ("hooks.health", 0), ("slurm.version", 9),
+])
+def test_a_key_is_located_in_its_own_table(tmp_path: Path, key: str, line: int) -> None:
+    path = write(tmp_path, "[partitions.a]\nMaxTime = 1\n# MaxTime = 9\n[partitions.b]\nMaxTime = 2\n\n"
+                           "[nodes.\"x y\".options]\nWeight = 3\n[slurm.options]\n'Prolog' = 'x'\n")
+    assert locate(str(path), key) == (f"{path}:{line}" if line else str(path))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 DEFAULT = "hpcadmin default"
+MARK = "  # site.toml"          # ends a line that has something of the site's own
 
 
 class Kind(Enum):
@@ -41,9 +42,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a file. The entries are in the order in which they are written."""
+    """A line of a file. The entries are in the order in which they are written; raw: as it stands in a YAML file."""
 
     entries: tuple[Entry, ...]
+    raw: str = ""
 
     @property
     def is_site(self) -> bool:
@@ -51,15 +53,15 @@ class Line:
 
     @property
     def text(self) -> str:
-        text = " ".join(f"{e.key}={e.value}" for e in self.entries)
-        return f"{text}  # site.toml" if self.is_site else text
+        text = self.raw or " ".join(f"{e.key}={e.value}" for e in self.entries)
+        return f"{text}{MARK}" if self.is_site else text
 
     @property
     def whys(self) -> tuple[Why, ...]:
         """Entries with the same reason and source are one."""
         parts: dict[tuple[str, str], list[str]] = {}
         for e in self.entries:
-            parts.setdefault((e.reason, e.source), []).append(f"{e.key}={e.value}")
+            parts.setdefault((e.reason, e.source), []).append(self.raw.strip() or f"{e.key}={e.value}")
         return tuple(Why(" ".join(names), reason, source) for (reason, source), names in parts.items() if reason)
 
 
@@ -86,6 +88,20 @@ class Section:
 
     title: str
     lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file. empty: what it says where it has no line. secret: only its owner may read it."""
+
+    name: str
+    sections: tuple[Section, ...]
+    empty: str = ""
+    secret: bool = False
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(item for section in self.sections for item in section.lines)
 
 
 @dataclass(frozen=True)
