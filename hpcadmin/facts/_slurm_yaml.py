@@ -58,7 +58,7 @@ class _Topology:
 def collect(lines: Sequence[str]) -> Tree | None:
     """None where the text has no topology with switches or blocks."""
     findings: list[Finding] = []
-    found = list(_topologies(lines, findings))
+    found = list(topologies(lines, findings))
     usable = [each for each in found if each.kind]
     if not usable:
         return None
@@ -82,11 +82,14 @@ def collect(lines: Sequence[str]) -> Tree | None:
     return Tree(known, tuple(said), tuple(line for each in usable for line in each.seen))
 
 
-def _topologies(lines: Sequence[str], findings: list[Finding]) -> Iterator[_Topology]:
+def topologies(lines: Sequence[str], findings: list[Finding], unread: list[int] | None = None) -> Iterator[_Topology]:
+    """unread: the numbers of the lines that say something, but not in a shape that is known here."""
     now: _Topology | None = None
     for number, raw in enumerate(lines, 1):
         match = _LINE.match(raw.split(" #", 1)[0].rstrip()) if not raw.lstrip().startswith("#") else None
         if not match:
+            if unread is not None and raw.split("#", 1)[0].strip() not in ("", "---", "..."):
+                unread.append(number)
             continue
         key, value = match[2] or "", (match[3] or "").strip().strip("\"'")
         if key == "topology" and match[1]:

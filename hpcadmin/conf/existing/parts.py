@@ -159,6 +159,7 @@ class Configuration:
     files: tuple[SourceFile, ...] = ()
     settings: Mapping[str, Value] = field(default_factory=dict)
     repeated: tuple[Value, ...] = ()
+    several: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)   # SlurmctldHost, Prolog, …: all in force
     nodes: tuple[NodeLine, ...] = ()
     node_sets: tuple[NodeSetLine, ...] = ()
     partitions: tuple[PartitionLine, ...] = ()
