@@ -17,9 +17,9 @@ MAX_FILES = 500
 # Every one of these is in force (Prolog and Epilog: from 24.05 on; before, the last).
 COLLECTED = frozenset({"slurmctldhost", "prolog", "epilog", "prologslurmctld", "epilogslurmctld"})
 # The files that Slurm looks for by their names, in the order in which they are read here.
-KNOWN = ("slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "topology.yaml", "acct_gather.conf", "slurmdbd.conf",
-         "job_container.conf", "namespace.yaml", "plugstack.conf", "helpers.conf", "mpi.conf", "oci.conf",
-         "burst_buffer.conf", "knl_generic.conf", "ext_sensors.conf", "resources.yaml")
+KNOWN = ("slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "topology.yaml", "acct_gather.conf",
+         "slurmdbd.conf", "job_container.conf", "namespace.yaml", "plugstack.conf", "helpers.conf", "mpi.conf",
+         "oci.conf", "burst_buffer.conf", "knl_generic.conf", "ext_sensors.conf", "resources.yaml")
 Open = Callable[[str], str]
 
 
@@ -36,10 +36,10 @@ def configure(texts: Mapping[str, str], *, open_file: Open | None = None, folder
     """What files amount to.
 
     texts: name as it stands in the folder ("slurm.conf", "gres.conf", "nodes/a.conf" for an included one) -> text;
-    bytes that are not UTF-8 as surrogates. Files that Slurm looks for (KNOWN) are read of themselves, others when one of
-    them includes them. open_file: called with the path of an included file that texts does not have (joined to `folder` unless
-    absolute); returns its text or raises HpcadminError. folder: where the files lie; it stands before the names that
-    are shown ("" shows names alone).
+    bytes that are not UTF-8 as surrogates. Files that Slurm looks for (KNOWN) are read of themselves, others when one
+    of them includes them. open_file: called with the path of an included file that texts does not have (joined to
+    `folder` unless absolute); returns its text or raises HpcadminError. folder: where the files lie; it stands before
+    the names that are shown ("" shows names alone).
 
     Nothing is raised: what cannot be read is in Configuration.faults and .missing. Faults with fatal=True are what no
     version of Slurm starts with.

@@ -58,8 +58,8 @@ def from_yaml(file: SourceFile, faults: list[Fault]) -> tuple[Topology, ...]:
         own = sizes(",".join(each.sizes), place, faults) if each.sizes else ()
         found.append(Topology(each.name, each.kind, each.default == "true", switches, blocks, own, place))
     for number in unread[:20]:
-        faults.append(Fault(Place(file.path, number), f"{file.lines[number - 1].strip()[:60]!r} is not understood: write "
-                            "it as topology.yaml(5) does", fatal=False))
+        faults.append(Fault(Place(file.path, number), f"{file.lines[number - 1].strip()[:60]!r} is not understood: "
+                            "write it as topology.yaml(5) does", fatal=False))
     if not found:
         faults.append(Fault(Place(file.path, 1), "has no topology"))
     return tuple(found)
