@@ -76,6 +76,12 @@ class SlurmSite:
     gpu_types: Mapping[str, str] = field(default_factory=dict)    # GPU model as the tool prints it -> Type= in Gres
     memory_margin_mib: int | None = None                          # that RealMemory stays below what the nodes have
     configless: bool = False                                      # slurmd gets its files from slurmctld
+    autodetect: str = ""             # gres.conf AutoDetect= of all nodes with GPUs; "" and "off": lines by hand
+    sockets: str = ""                # what slurmd takes for a socket: package, numa or l3; "": what suits the GPUs
+    partial_cores: bool = False      # up to Slurm 24.05: Cores= may be a part of a socket
+    gres_ranges: bool = False        # File=/dev/nvidia[0-3] on one line where that says the same
+    features_auto: bool = True       # Features= from the hardware beside the site's own
+    weights_auto: bool = True        # Weight= from GPUs and memory where nodes differ
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,13 @@ class NodeGroup:
     memory_mib: int | None = None
     features: tuple[str, ...] = ()
     options: Mapping[str, Scalar] = field(default_factory=dict)   # further NodeName= keys
+    autodetect: str = ""                  # as in [slurm], for these nodes; "off" where [slurm] has one
+    sockets: str = ""                     # as in [slurm], for these nodes
+    features_auto: bool | None = None     # as in [slurm], for these nodes
+    mps: int | None = None                # Count of gres/mps for each GPU: a multiple of 100
+    shards: int | None = None             # Count of gres/shard for each GPU
+    gres: Mapping[str, Scalar] = field(default_factory=dict)      # further gres that are only counted: nic = 4
+    mig_minors: Mapping[str, int] = field(default_factory=dict)   # of /proc/driver/nvidia-caps/mig-minors: MIG by hand
 
 
 @dataclass(frozen=True)
