@@ -1,0 +1,159 @@
+"""Putting a cluster's files before a Slurm: one set of namespaces, which are gone afterwards, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcadmin.lab import cgroups
+from hpcadmin.lab.enter import tool
+from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, NodeRun, Slurm
+
+CONF = "/etc/slurm"
+FOLDERS = (CONF, "/var/log/slurm", "/var/spool", "/var/lib/slurm", "/var/log", "/run/slurm")
+# Documentation networks: the first is on lo, the second leads nowhere, so that nobody is waited for.
+HERE, NOWHERE = "192.0.2.{}", "198.51.100.1"
+START_S = 60.0
+GROUP = "proof-{}"
+
+
+def ask(slurm: Slurm, cluster: Cluster) -> Answer:
+    """What slurmctld and slurmd of that Slurm say to these files. Never raises for what the files are."""
+    began = time.monotonic()
+    work = Path(tempfile.mkdtemp(prefix="hpcadmin-proof-"))
+    name = GROUP.format(os.getpid())
+    folders = cgroups.lab_folders(name) if cluster.keep_cgroups else ()
+    if folders and not cgroups.make(folders, ["daemons"]):
+        remove_groups(folders)
+        folders = ()
+    try:
+        (work / "root").mkdir()
+        (work / "spec.json").write_text(json.dumps(spec(slurm, cluster, folders)), encoding="utf-8")
+        limit = START_S + sum(node.seconds + 25.0 + 30.0 * len(node.jobs) for node in cluster.nodes)
+        lines, problem = _run(work, limit)
+        return _answer(slurm, lines, problem, time.monotonic() - began)
+    finally:
+        remove_groups(folders)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, Any]:
+    """What hpcadmin.proof.inside is told."""
+    addresses = {node.name: node.address or HERE.format(10 + place % 240)
+                 for place, node in enumerate(cluster.nodes)}
+    own = list(dict.fromkeys([*(cluster.controller_addresses or (HERE.format(1),)), *addresses.values()]))
+    hosts = ["127.0.0.1 localhost", f"{own[0]} {cluster.controller}",
+             *(f"{address} {name}" for name, address in addresses.items() if name != cluster.controller),
+             *(f"{NOWHERE} {name}" for name in cluster.hosts if name not in addresses and name != cluster.controller)]
+    texts = {f"{CONF}/{name}": text for name, text in cluster.files.items()} | dict(cluster.elsewhere)
+    texts["/etc/hosts"] = "\n".join(hosts) + "\n"
+    paths = dict.fromkeys(FOLDERS, "") | dict(cluster.folders)
+    return {
+        "root": slurm.root, "sbin": slurm.sbin, "conf": f"{CONF}/slurm.conf", "hostname": cluster.controller,
+        "addresses": [f"{address}/32" if ":" not in address else f"{address}/128" for address in own],
+        "folders": list(paths.items()), "files": texts, "cgroups": list(folders), "munge_socket": cluster.munge_socket,
+        "tmp": cluster.tmp, "nodes": [_node_spec(node, cluster) for node in cluster.nodes],
+    }
+
+
+def _node_spec(node: NodeRun, cluster: Cluster) -> dict[str, Any]:
+    hardware = node.hardware
+    fresh = [path for path, _ in cluster.folders if "spool" in path.casefold() and "ctld" not in path.casefold()]
+    return {
+        "name": node.name, "seconds": node.seconds, "jobs": list(node.jobs), "wait_for_files": node.wait_for_files,
+        "synthetic": hardware.synthetic, "xml": hardware.xml, "tmp_mib": hardware.tmp_mib,
+        "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres, "fresh": fresh,
+        "measure": [f"--parameters={hardware.parameters}"] if hardware.parameters else [],
+    }
+
+
+def _run(work: Path, limit: float) -> tuple[list[str], str]:
+    """The lines that the first process wrote, and what went wrong around it."""
+    argv = [tool("unshare") or "unshare", "-m", "-n", "-u", "-i", "-p", "-f", "--kill-child", sys.executable, "-m",
+            "hpcadmin.proof.inside", str(work / "root"), str(work / "spec.json")]
+    source = str(Path(__file__).resolve().parents[2])
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+                               text=True, errors="replace", cwd="/", start_new_session=True, preexec_fn=_die_too)  # noqa: PLW1509
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        return out.splitlines(), f"the daemons did not answer within {limit:.0f} s"
+    finally:
+        # --kill-child: the first process of the namespaces, and with it all others, ends with unshare.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode != 0:
+        said = (err.strip().splitlines() or [f"status {process.returncode}"])[-1]
+        return out.splitlines(), f"the namespaces could not be made: {said}"
+    return out.splitlines(), ""
+
+
+def _die_too() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def _answer(slurm: Slurm, lines: list[str], problem: str, seconds: float) -> Answer:
+    nodes, log, started = [], (), False
+    for line in lines:
+        said = json.loads(line)
+        if "problem" in said:
+            problem = problem or said["problem"]
+        elif "node" in said:
+            nodes.append(_node_answer(said["node"]))
+        else:
+            log, started = tuple(said["ctld"]["log"].splitlines()), said["ctld"]["started"]
+    return Answer(slurm, tuple(nodes), log, started, problem, seconds)
+
+
+def _node_answer(said: Mapping[str, Any]) -> NodeAnswer:
+    return NodeAnswer(said["name"], fields(said["node"]), slurmd_fields(said["slurmd"]), said["measured"], said["gres"],
+                      tuple(said["log"].splitlines()), tuple(said["jobs"]), said["ended"], said["late"])
+
+
+def fields(text: str) -> dict[str, str]:
+    """Key=Value words of scontrol's one-line output; Reason is all until its time."""
+    found = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    if " Reason=" in text:
+        found["Reason"] = text.partition(" Reason=")[2].partition(" [")[0].strip()
+    return found
+
+
+def slurmd_fields(text: str) -> dict[str, str]:
+    """`scontrol show slurmd`: "Actual cores per socket = 56"."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip().casefold(): value.strip() for key, _, value in pairs}
+
+
+def remove_groups(folders: tuple[str, ...]) -> None:
+    """The control groups of a proof, deepest first; their processes are gone."""
+    for folder in folders:
+        for path in sorted((p for p in Path(folder).rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
+            _remove(path)
+        _remove(Path(folder))
+
+
+def _remove(path: Path) -> None:
+    for _ in range(20):
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:                      # the kernel takes a moment to end what was killed
+            time.sleep(0.05)
+        else:
+            return
