@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
+from typing import TypeVar
 
 from hpcadmin import hosts
 from hpcadmin.fabric.names import is_aggregation, is_service, joint_name, pieces, short_names
 from hpcadmin.model import Fabric, FabricDevice
 
 MAX_LEAVES_OF_A_HOST = 64
+_Key = TypeVar("_Key", str, int)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,20 @@ class Unit:
     label: str
     leaves: tuple[str, ...]
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is one switch for Slurm: the leaves of a unit, or switches above that share what is below them.
+
+    below: places of parts in the tree. label: of a unit.
+    """
+
+    level: int
+    devices: tuple[str, ...]
+    below: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,14 +164,14 @@ def units(fabric: Fabric) -> tuple[Unit, ...]:
                         key=lambda unit: unit.label))
 
 
-def _root(group: dict[str, str], name: str) -> str:
+def _root(group: dict[_Key, _Key], name: _Key) -> _Key:
     while group[name] != name:
         group[name] = group[group[name]]
         name = group[name]
     return name
 
 
-def _join(group: dict[str, str], one: str, other: str) -> None:
+def _join(group: dict[_Key, _Key], one: _Key, other: _Key) -> None:
     low, high = sorted((_root(group, one), _root(group, other)))
     group[high] = low
 
@@ -188,48 +204,60 @@ def unit_place(found: list[tuple[str, ...]]) -> int | None:
     return None
 
 
-def slurm_tree(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple[TreeSwitch, ...]:
-    """The tree for topology.conf: every node in one leaf, every switch under one parent. Leaves that share their nodes
-    (rails) are one switch, and so are the switches above that share what is below. nodes: the names that Slurm knows;
-    None: those that look like compute nodes (see left_out)."""
-    found: list[TreeSwitch] = []
-    taken: set[str] = set()
-    services = set(left_out(fabric))
-    below: dict[str, str] = {}       # device -> the tree switch that it is part of
+def tree_parts(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple[Part, ...]:
+    """The tree as it hangs together, without names: units first, then level by level. Every node is in one part, every
+    part under one other. nodes: the names that Slurm knows; None: those that look like compute nodes (see left_out)."""
+    found: list[Part] = []
+    services = set(left_out(fabric)) if nodes is None else set()
+    below: dict[str, int] = {}       # device -> the part that it is of
     for unit in units(fabric):
         names = [n for n in unit.nodes if (n in nodes if nodes is not None else n not in services)]
         if names:
-            name = _free(unit.leaves[0] if len(unit.leaves) == 1 else f"unit-{unit.label}", taken)
-            found.append(TreeSwitch(name, nodes=tuple(names)))
-            below.update(dict.fromkeys(unit.leaves, name))
+            below.update(dict.fromkeys(unit.leaves, len(found)))
+            found.append(Part(1, unit.leaves, nodes=tuple(names), label=unit.label))
     by_level: dict[int, list[FabricDevice]] = defaultdict(list)
     for switch in fabric.switches:
         by_level[switch.level or 0].append(switch)
     for level in range(2, max(by_level, default=0) + 1):
-        above: dict[str, str] = {}
+        above: dict[str, int] = {}
         for group, children in _parents(by_level[level], below, level):
-            short = short_names(group)
-            name = _free(joint_name(sorted(short.values()), f"level{level}"), taken)
-            found.append(TreeSwitch(name, switches=tuple(children)))
-            above.update(dict.fromkeys(group, name))
+            above.update(dict.fromkeys(group, len(found)))
+            found.append(Part(level, tuple(group), tuple(children)))
         below = above
     return tuple(found)
 
 
-def _parents(switches: list[FabricDevice], below: dict[str, str], level: int) -> list[tuple[list[str], list[str]]]:
-    """(switches that are one in the tree, what hangs under them)."""
+def slurm_tree(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple[TreeSwitch, ...]:
+    """The tree for topology.conf: every node in one leaf, every switch under one parent. Leaves that share their nodes
+    (rails) are one switch, and so are the switches above that share what is below."""
+    taken: set[str] = set()
+    names: list[str] = []
+    found: list[TreeSwitch] = []
+    for part in tree_parts(fabric, nodes):
+        if part.level == 1:
+            name = part.devices[0] if len(part.devices) == 1 else f"unit-{part.label}"
+        else:
+            name = joint_name(sorted(short_names(list(part.devices)).values()), f"level{part.level}")
+        names.append(_free(name, taken))
+        found.append(TreeSwitch(names[-1], tuple(sorted(names[place] for place in part.below)), part.nodes))
+    return tuple(found)
+
+
+def _parents(switches: list[FabricDevice], below: dict[str, int], level: int) -> list[tuple[list[str], list[int]]]:
+    """(switches that are one in the tree, what hangs under them). Above the second level a switch that reaches one part
+    alone is no parent: it joins nothing, and most often it is a leaf without hosts."""
     children = {switch.name: sorted({below[port.peer] for port in switch.ports if port.peer in below})
                 for switch in switches}
-    group = {name: name for names in children.values() for name in names}
-    for names in children.values():
-        for name in names[1:]:
-            _join(group, names[0], name)
-    found: dict[str, tuple[list[str], list[str]]] = {}
-    for name in group:
-        found.setdefault(_root(group, name), ([], []))[1].append(name)
-    for switch, names in sorted(children.items()):
-        if names:
-            found[_root(group, names[0])][0].append(switch)
+    children = {name: places for name, places in children.items() if len(places) > (level > 2)}
+    group = {place: place for places in children.values() for place in places}
+    for places in children.values():
+        for place in places[1:]:
+            _join(group, places[0], place)
+    found: dict[int, tuple[list[str], list[int]]] = {}
+    for place in group:
+        found.setdefault(_root(group, place), ([], []))[1].append(place)
+    for switch, places in sorted(children.items()):
+        found[_root(group, places[0])][0].append(switch)
     return sorted(((sorted(above), sorted(under)) for above, under in found.values()), key=lambda pair: pair[1])
 
 
