@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from hpcadmin.errors import SiteError
+from hpcadmin.site_topology import TopologySite
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -192,6 +193,7 @@ class Site:
     accounting: AccountingSite = field(default_factory=AccountingSite)
     hooks: HookSite = field(default_factory=HookSite)
     private_tmp: PrivateTmp = field(default_factory=PrivateTmp)
+    topology: TopologySite = field(default_factory=TopologySite)
     tools: Mapping[str, Tool] = field(default_factory=dict)
     nodes: tuple[NodeGroup, ...] = ()
     limits: tuple[Mapping[str, Any], ...] = ()                    # [[limit]] tables, checked by the catalogue
@@ -217,7 +219,7 @@ def load_site(path: str | None) -> Site:
 
 # Tables that later commands read; they are known, so that a site may already have them.
 _KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "bmc", "sweep",
-          "alarms", "accounting", "hooks", "private_tmp"}
+          "alarms", "accounting", "hooks", "private_tmp", "topology"}
 
 
 def parse_site(tables: Mapping[str, Any], name: str) -> Site:
@@ -240,6 +242,7 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         accounting=get.record(AccountingSite, get.table("accounting"), "accounting"),
         hooks=get.record(HookSite, get.table("hooks"), "hooks"),
         private_tmp=get.record(PrivateTmp, get.table("private_tmp"), "private_tmp"),
+        topology=get.record(TopologySite, get.table("topology"), "topology"),
         tools={key: get.record(Tool, get.as_table(value, f"tools.{key}"), f"tools.{key}")
                for key, value in tool_tables.items()},
         nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")

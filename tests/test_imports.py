@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent / "hpcadmin"
 LAYERS: dict[str, int] = {
     "__init__": 0, "errors": 0, "model": 0, "text": 0,
     "check": 1, "gpu_types": 1, "hosts": 1, "resources": 1, "records": 1, "files": 1,
-    "site": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
+    "site": 2, "site_topology": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
     "facts": 3, "documents": 3, "gathered": 3, "inventory": 3,
     "traits": 3, "oddones": 3, "topology": 3, "nccl_topology": 3, "topology_text": 3, "topology_svg": 5,
     "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "repeats": 3, "judge": 3, "catalogue": 3,
