@@ -1,4 +1,4 @@
-"""Asks slurmctld for all nodes and its settings: three commands, whatever the number of nodes, each with a time limit."""
+"""Asks slurmctld for all nodes and its settings: one command each, whatever the number of nodes, with a time limit."""
 
 from __future__ import annotations
 

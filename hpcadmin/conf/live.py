@@ -1,4 +1,4 @@
-"""What slurmctld says of its nodes and its settings: texts of `scontrol show node` and `scontrol show config` (scontrol(1)).
+"""What slurmctld says of its nodes and settings: texts of `scontrol show node` and `scontrol show config`.
 
 Values stay as they are printed. A node's keys are in the order in which Slurm prints them, which is what tells where a
 text that people wrote (a reason, a comment) ends.
@@ -123,9 +123,7 @@ def _put(found: dict[str, str], key: str, text: str) -> None:
 def reason_of(node: LiveNode) -> Reason:
     """The reason without the user and the time that Slurm puts behind its first line."""
     text = node.values.get("reason", "")
-    match = None
-    for match in _SET_BY.finditer(text):
-        pass                             # the last one: people may write brackets too
+    match = max(_SET_BY.finditer(text), key=lambda found: found.start(), default=None)   # people write brackets too
     if match is None:
         return Reason("" if text == "(null)" else text.strip())
     return Reason(" ".join(f"{text[:match.start()]} {text[match.end():]}".split()), match[1],
@@ -205,7 +203,7 @@ def _of_json(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plain(value: Any, *, time: bool = False) -> str:
-    """As scontrol prints it: text, whole number, {"set": …, "number": …}, or a list of texts; "" for what is not set."""
+    """As scontrol prints it: text, number, {"set": …, "number": …}, or a list of texts; "" for what is not set."""
     if isinstance(value, dict):
         usable = value.get("set") is True and value.get("infinite") is not True
         return _plain(value.get("number"), time=time) if usable else ""

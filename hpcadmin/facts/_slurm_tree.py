@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcadmin.errors import UsageError
+from hpcadmin.facts import _slurm_shapes as shapes
 from hpcadmin.facts._reading import Finding
+from hpcadmin.facts._slurm_shapes import MAX_DIGITS, MAX_NAME
 from hpcadmin.facts._slurm_text import records
 from hpcadmin.hosts import expand, fold
-
-MAX_LEVELS = 40
-MAX_DIGITS = 19
-MANY = 1
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class Tree:
 # topology.conf(5), and what `scontrol show topology` prints beside them.
 _KEYS = {"switchname": frozenset({"switchname", "switches", "nodes", "linkspeed", "level"}),
          "blockname": frozenset({"blockname", "nodes", "blockindex", "blocksize"})}
-MAX_NAME = 64
 
 
 def collect(lines: Sequence[str]) -> Tree | None:
@@ -88,7 +85,7 @@ def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], 
     if len(name) >= MAX_NAME:
         findings.append(Finding(f"{name[:70]}: a name of {len(name)} characters: Slurm takes at most {MAX_NAME - 1}",
                                 line))
-    elif len(name) - len(name.rstrip("0123456789")) > MAX_DIGITS:
+    elif shapes.digits_at_end(name) > MAX_DIGITS:
         findings.append(Finding(f"{name}: more than {MAX_DIGITS} digits at the end: Slurm's host lists cannot hold "
                                 "them, slurmctld ends with a fatal error", line))
     into[name] = Switch(name, line, _names(below, line, findings), _names(nodes, line, findings), nodes)
@@ -114,10 +111,10 @@ def _sizes(sizes: Sequence[str], blocks: dict[str, Switch], line: int) -> Iterat
     if sizes and not blocks:
         yield Finding("BlockSizes= without any BlockName=: there are no blocks", line)
         return
-    numbers = sorted(int(size[:9]) for size in sizes)
-    odd = [size for size in numbers if size % numbers[0] or (size // numbers[0]) & (size // numbers[0] - 1)]
-    if odd:
-        yield Finding(f"BlockSizes: {odd[0]} is not {numbers[0]} times a power of two: slurmctld ends with a fatal "
+    numbers = [int(size[:9]) for size in sizes]
+    odd = shapes.illegal_size(numbers)
+    if odd is not None:
+        yield Finding(f"BlockSizes: {odd} is not {numbers[0]} times a power of two: slurmctld ends with a fatal "
                       "error", line)
     small = [block for block in blocks.values() if block.nodes and numbers and len(block.nodes) < numbers[0]]
     if small:
@@ -127,9 +124,8 @@ def _sizes(sizes: Sequence[str], blocks: dict[str, Switch], line: int) -> Iterat
 
 
 def _roots(switches: dict[str, Switch]) -> Iterator[Finding]:
-    children = {name for switch in switches.values() for name in switch.children}
-    roots = [name for name in switches if name not in children]
-    if len(roots) > 1 and (children or len(switches) > MANY):
+    roots = shapes.roots(_below(switches))
+    if len(roots) > 1:
         yield Finding(f"no common root ({fold(roots[:20])}): no job can span them, unless that is meant",
                       switches[roots[1]].line, note=True)
 
@@ -145,16 +141,11 @@ def _names(text: str, line: int, findings: list[Finding]) -> tuple[str, ...]:
 
 
 def _undefined(switches: dict[str, Switch]) -> Iterator[Finding]:
-    for switch in switches.values():
-        missing = [name for name in switch.children if name not in switches]
-        if missing:
-            yield Finding(f"{switch.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not defined: "
-                          "slurmctld ends with a fatal error", switch.line)
-    parents: dict[str, list[str]] = {}
-    for switch in switches.values():
-        for name in switch.children:
-            parents.setdefault(name, []).append(switch.name)
-    several = [name for name, above in parents.items() if len(above) > 1 and name in switches]
+    for name, missing in shapes.undefined(_below(switches)).items():
+        yield Finding(f"{name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not defined: "
+                      "slurmctld ends with a fatal error", switches[name].line)
+    parents = shapes.parents(_below(switches))
+    several = [name for name, above in parents.items() if len(above) > 1]
     if several:
         above = parents[several[0]]
         yield Finding(f"{fold(several)} {'has' if len(several) == 1 else 'have'} {len(above)} parents "
@@ -171,31 +162,22 @@ def _twice(all_of: Sequence[Switch]) -> Iterator[Finding]:
         where.update(dict.fromkeys(switch.nodes, switch.name))
 
 
-def _levels(switches: dict[str, Switch]) -> dict[str, int]:
-    """1 for a switch with nodes alone, one more than its highest child for others; 0 where a loop leaves it open."""
-    level = {name: 1 for name, switch in switches.items() if not switch.children}
-    for _ in range(MAX_LEVELS):
-        more = {name: 1 + max((level[c] for c in switch.children if c in switches), default=0)
-                for name, switch in switches.items() if name not in level
-                and all(c in level or c not in switches for c in switch.children)}
-        if not more:
-            break
-        level.update(more)
-    return {name: level.get(name, 0) for name in switches}
+def _below(switches: Mapping[str, Switch]) -> dict[str, tuple[str, ...]]:
+    return {name: switch.children for name, switch in switches.items()}
 
 
 def _loops(switches: dict[str, Switch]) -> Iterator[Finding]:
-    lost = [name for name, level in _levels(switches).items() if level == 0]
+    lost = [name for name, level in shapes.levels(_below(switches)).items() if level == 0]
     if lost:
         yield Finding(f"{fold(lost)}: a loop of switches", switches[lost[0]].line)
 
 
 def _tree(switches: dict[str, Switch]) -> dict[str, Any]:
-    children = {name for switch in switches.values() for name in switch.children}
     leaves = [switch for switch in switches.values() if switch.nodes]
     nodes = {name for switch in leaves for name in switch.nodes}
-    return {"switches": len(switches), "leaves": len(leaves), "levels": max(_levels(switches).values(), default=0),
-            "node_count": len(nodes), "roots": [name for name in switches if name not in children],
+    below = _below(switches)
+    return {"switches": len(switches), "leaves": len(leaves), "levels": max(shapes.levels(below).values(), default=0),
+            "node_count": len(nodes), "roots": list(shapes.roots(below)),
             "nodes": [switch.nodes_text for switch in leaves], "switches_defined": list(switches)}
 
 
