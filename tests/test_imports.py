@@ -20,7 +20,7 @@ LAYERS: dict[str, int] = {
     "anonymise": 3, "pseudonyms": 3, "order": 3, "differences": 3, "sharing": 3, "inventory_diff": 3, "device_diff": 3,
     "cabling": 3, "why": 3,
     "remote": 4, "slurm": 4, "store": 4, "lab": 4,
-    "discovery": 5, "intake": 5, "reading": 5, "sources": 5, "bmcs": 5, "giveaway": 5, "proof": 5,
+    "conf_files": 5, "discovery": 5, "intake": 5, "reading": 5, "sources": 5, "bmcs": 5, "giveaway": 5, "proof": 5,
     "conf_live": 5,
     "run": 5, "run_folder": 5, "run_job": 5, "run_look": 5,
     "run_progress": 5, "run_results": 5, "run_nodes": 5, "report": 5, "health": 5,

@@ -56,7 +56,7 @@ def scan(text: str, path: str, name: str) -> tuple[SourceFile, tuple[Fault, ...]
     """The file with its statements, and what Slurm would not read. path: as it is shown; name: whose grammar it has."""
     if len(text) > MAX_CHARACTERS:
         found = Fault(Place(path, 1), f"has {len(text)} characters, more than {MAX_CHARACTERS}: not read")
-        return SourceFile(path, name, (), ()), (found,)
+        return SourceFile(path, name, tuple(text.split("\n")), ()), (found,)
     lines = tuple(text.split("\n"))
     if name in OTHER_GRAMMAR:
         return SourceFile(path, name, lines, ()), ()
@@ -113,6 +113,15 @@ def visible(raw: str) -> int:
     end = raw.find("\0") if "\0" in raw else len(raw)
     match = _COMMENT.search(raw, 0, end) if "#" in raw else None
     return match.end() - 1 if match else end
+
+
+def pair_at(text: str, at: int) -> tuple[str, int, int] | None:
+    """(key, where its value begins, where it ends, with its quotes) of the next Key=Value of a joined line."""
+    match = _PAIR.match(text, at)
+    if match is None:
+        return None
+    quote = match[4] is not None
+    return match[1], match.start(4) - 1 if quote else match.start(5), match.end()
 
 
 def _odd_bytes(lines: tuple[str, ...], item: Logical, path: str) -> Iterator[Fault]:

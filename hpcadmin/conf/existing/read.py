@@ -126,6 +126,10 @@ class _Reading:
 
     def _text(self, target: str, path: str, statement: Statement) -> str | None:
         why = "it was not given"
+        beside = posixpath.join(posixpath.dirname(statement.place.file), target)
+        if not target.startswith("/") and posixpath.dirname(path) != posixpath.dirname(beside):
+            self.faults.append(Fault(statement.place, f"Include {target}: from 23.02 on this is {path}, in 22.05 it is "
+                                     f"{beside}", fatal=False))
         for key in (target, posixpath.normpath(target), path):
             if key in self.texts:
                 return self.texts[key]
