@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
-from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, in_, known_nodes, only, some, told, verb, where
+from hpcadmin.conf.check.rules._topology_words import (
+    YAML,
+    from_yaml,
+    in_,
+    known_nodes,
+    only,
+    some,
+    told,
+    topologies,
+    verb,
+    where,
+)
 from hpcadmin.conf.check.rules._trees import name_of
 from hpcadmin.conf.existing.parts import BlockLine, Place, SwitchLine, Topology
 from hpcadmin.conf.names import slurm_list
@@ -16,7 +27,7 @@ from hpcadmin.text import plural
 
 def _members(situation: Situation) -> Iterator[Finding]:
     nodes = known_nodes(situation)
-    for topology in situation.conf.topologies:
+    for topology in topologies(situation):
         for noun, lines in (("leaf", topology.switches), ("block", topology.blocks)):
             if not any(line.nodes for line in lines):
                 continue
@@ -83,7 +94,7 @@ def _without(topology: Topology, noun: str, lines: Sequence[SwitchLine | BlockLi
 
 def _blocks(situation: Situation) -> Iterator[Finding]:
     nodes = known_nodes(situation)
-    for topology in situation.conf.topologies:
+    for topology in topologies(situation):
         if topology.kind != "block" and not topology.blocks:
             continue
         place = topology.place or (topology.blocks[0].place if topology.blocks else None)
@@ -112,7 +123,7 @@ def _sizes(situation: Situation, topology: Topology, nodes: set[str], place: Pla
         return
     empty = [line for line in topology.blocks if not line.nodes]
     if empty:
-        old = where(situation, lambda v: v < YAML)
+        old = where(situation, lambda v: (23, 11) <= v < YAML)
         if old:
             yield Finding(Severity.FATAL, f"{in_(topology)}block {empty[0].name} has no Nodes=",
                           f"{told(old)}: slurmctld does not start", place=empty[0].place,

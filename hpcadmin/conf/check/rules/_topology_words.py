@@ -38,6 +38,12 @@ def told(versions: Sequence[Version]) -> str:
     return f"Slurm {show(ordered[0])} to {show(ordered[-1])}"
 
 
+def topologies(situation: Situation) -> tuple[Topology, ...]:
+    """Those that one of the versions reads at all."""
+    young = any(v >= YAML for v in span(situation))
+    return tuple(t for t in situation.conf.topologies if young or not from_yaml(t))
+
+
 def known_nodes(situation: Situation) -> set[str]:
     return {host for line in situation.conf.nodes for host in line.hosts}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
-from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, in_, only, some, told, verb, where
+from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, in_, only, some, told, topologies, verb, where
 from hpcadmin.conf.existing.parts import Place, SwitchLine, Topology
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.facts import _slurm_shapes as shapes
 
 
 def _switches(situation: Situation) -> Iterator[Finding]:
-    for topology in situation.conf.topologies:
+    for topology in topologies(situation):
         seen: dict[str, SwitchLine] = {}
         for line in topology.switches:
             yield from _switch(situation, topology, line)
@@ -54,7 +54,7 @@ def name_of(situation: Situation, name: str, what: str, place: Place) -> Iterato
 
 
 def _tree(situation: Situation) -> Iterator[Finding]:
-    for topology in situation.conf.topologies:
+    for topology in topologies(situation):
         if not topology.switches:
             continue
         below = {line.name: line.switches if not line.nodes else () for line in topology.switches}

@@ -8,15 +8,15 @@ from difflib import get_close_matches
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.rules._blocks import BLOCKS
 from hpcadmin.conf.check.rules._cabling import CABLING
-from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, only, span, told, where
+from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, only, span, told, topologies, where
 from hpcadmin.conf.check.rules._trees import TREES
 from hpcadmin.conf.existing.parts import BlockLine, Place, SwitchLine, Topology
 from hpcadmin.conf.keys import Version, show
 
 _TREE_OR_BLOCK = {"topology/tree": "tree", "topology/block": "block"}
 _WORDS: dict[str, Version] = {
-    "dragonfly": (22, 5), "topooptional": (22, 5), "switchasnoderank": (23, 2), "routetree": (23, 11),
-    "routepart": (23, 11), "topomaxsizeunroll": (24, 11), "blockasnoderank": (25, 11),
+    "Dragonfly": (22, 5), "TopoOptional": (22, 5), "SwitchAsNodeRank": (23, 2), "RouteTree": (23, 11),
+    "RoutePart": (23, 11), "TopoMaxSizeUnroll": (24, 11), "BlockAsNodeRank": (25, 11),
 }
 
 
@@ -56,7 +56,7 @@ def _files(situation: Situation) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, f"TopologyPlugin={setting.text if setting else plugin}, and there is no "
                       "topology.conf", "slurmctld cannot read it and does not start (older ones wait a minute for it)",
                       place=setting.place if setting else None, versions=only(situation, reading))
-    elif kind and plain:
+    elif kind and plain and not yaml:      # beside a topology.yaml its lines are not read here
         yield from _contents(situation, kind, reading)
 
 
@@ -93,9 +93,9 @@ def _contents(situation: Situation, kind: str, reading: tuple[Version, ...]) -> 
 
 
 def _yaml(situation: Situation) -> Iterator[Finding]:
-    topologies = [t for t in situation.conf.topologies if from_yaml(t)]
+    named = [t for t in topologies(situation) if from_yaml(t)]
     seen: dict[str, Topology] = {}
-    for topology in topologies:
+    for topology in named:
         if topology.name in seen:
             yield Finding(Severity.WRONG, f"topology {topology.name} is defined twice "
                           f"(first {seen[topology.name].place})", "partitions and nodes that name it get the first one",
@@ -104,19 +104,19 @@ def _yaml(situation: Situation) -> Iterator[Finding]:
         if not topology.kind:
             yield Finding(Severity.FATAL, f"topology {topology.name} has neither tree: nor block: nor flat:",
                           "slurmctld has no plug-in for it and does not start", place=topology.place)
-    default = [t for t in topologies if t.default]
+    default = [t for t in named if t.default]
     if len(default) > 1:
         yield Finding(Severity.WRONG, f"{', '.join(t.name for t in default[:6])} are all cluster_default",
                       "which one is taken is left open: one must be it", place=default[1].place)
-    elif topologies and not default:
+    elif named and not default:
         yield Finding(Severity.WRONG, "no topology is the cluster_default", "the first one is taken for whatever names "
-                      "none: one must say cluster_default: true", ("  cluster_default: true",), topologies[0].place)
+                      "none: one must say cluster_default: true", ("  cluster_default: true",), named[0].place)
 
 
 def _named(situation: Situation) -> Iterator[Finding]:
     """Topology= of nodes and partitions: names that exist, and of a node's unit as well."""
-    topologies = {t.name or "default": t for t in situation.conf.topologies}
-    if not topologies:
+    there = {t.name or "default": t for t in topologies(situation)}
+    if not there:
         return
     told_of: set[tuple[str, str]] = set()
     for line in situation.conf.nodes:
@@ -126,20 +126,20 @@ def _named(situation: Situation) -> Iterator[Finding]:
             if value is None or (str(value.place), part) in told_of:
                 continue
             told_of.add((str(value.place), part))
-            if name not in topologies:
+            if name not in there:
                 yield Finding(Severity.FATAL, f"Topology={value.text[:100]} of {line.text}: there is no topology "
-                              f"{name}", f"an error of slurmctld while it starts; there {_are(topologies)}",
+                              f"{name}", f"an error of slurmctld while it starts; there {_are(there)}",
                               place=value.place,
                               nodes=line.hosts)
-            elif unit and unit.split(":")[-1] not in _units(topologies[name]) and topologies[name].kind != "flat":
+            elif unit and unit.split(":")[-1] not in _units(there[name]) and there[name].kind != "flat":
                 yield Finding(Severity.FATAL, f"Topology={value.text[:100]} of {line.text}: topology {name} has no "
                               f"{unit.split(':')[-1]}", "slurmctld does not know where to put the node",
                               place=value.place, nodes=line.hosts)
     for part_line in situation.conf.partitions:
         value = part_line.values.get("topology")
-        if value and value.text not in topologies:
+        if value and value.text not in there:
             yield Finding(Severity.WRONG, f"Topology={value.text[:100]} of partition {part_line.name}: there is "
-                          "none of that name", f"there {_are(topologies)}", place=value.place)
+                          "none of that name", f"there {_are(there)}", place=value.place)
 
 
 def _are(topologies: dict[str, Topology]) -> str:
@@ -153,18 +153,20 @@ def _units(topology: Topology) -> set[str]:
 
 def _param(situation: Situation) -> Iterator[Finding]:
     value = situation.conf.settings.get("topologyparam")
+    known = {name.casefold(): name for name in _WORDS}
     for word in value.text.split(",") if value else ():
         name = word.partition("=")[0].strip().casefold()
         if value is None or not name:
             continue
-        if name not in _WORDS:
-            near = get_close_matches(name, _WORDS, 1)
+        if name not in known:
+            near = get_close_matches(name, known, 1)
             yield Finding(Severity.WRONG, f"TopologyParam={word[:60]}: Slurm has no such word",
-                          "it is ignored in silence", (f"TopologyParam={near[0]}",) if near else (), value.place)
+                          "it is ignored in silence", (f"TopologyParam={known[near[0]]}",) if near else (), value.place)
             continue
-        old = tuple(v for v in situation.versions if v < _WORDS[name])
+        since = _WORDS[known[name]]
+        old = tuple(v for v in situation.versions if v < since)
         if old:
-            yield Finding(Severity.WRONG, f"TopologyParam={word[:60]}: from {show(_WORDS[name])} on",
+            yield Finding(Severity.WRONG, f"TopologyParam={word[:60]}: from {show(since)} on",
                           f"{told(old)}: it is ignored in silence", place=value.place, versions=only(situation, old))
 
 
