@@ -73,10 +73,13 @@ class Lines:
         except UsageError as exc:
             self.faults.append(Fault(statement.place, exc.what))
             return ()
-        self._names += len(found)
-        if self._names > MAX_NAMES:
-            raise UsageError(f"more than {MAX_NAMES} names of nodes in all lines together", where=str(statement.place))
-        return found
+        before, self._names = self._names, self._names + len(found)
+        if self._names <= MAX_NAMES:
+            return found
+        if before <= MAX_NAMES:
+            self.faults.append(Fault(statement.place, f"more than {MAX_NAMES} names of nodes in all lines together: "
+                                     "the nodes of this line and of those after it are not read"))
+        return ()
 
     def finish(self) -> tuple[tuple[NodeSetLine, ...], tuple[PartitionLine, ...]]:
         """Node sets and partitions, whose nodes may stand anywhere in the files."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hpcadmin.conf.existing import gres, topology
 from hpcadmin.conf.existing.lines import LINE_KEYS, OTHER_GRAMMAR, scan
 from hpcadmin.conf.existing.nodes import Lines
-from hpcadmin.conf.existing.parts import Configuration, Fault, GresLine, Place, SourceFile, Statement, Topology, Value
+from hpcadmin.conf.existing.parts import Configuration, Fault, GresLine, SourceFile, Statement, Topology, Value
 from hpcadmin.errors import HpcadminError
 
 MAX_NESTING = 20
@@ -176,11 +176,7 @@ class _Reading:
         pile.settings[key] = value
 
     def configuration(self) -> Configuration:
-        try:
-            sets, partitions = self.lines.finish()
-        except HpcadminError as exc:
-            sets, partitions = (), ()
-            self.faults.append(Fault(Place(self.shown("slurm.conf"), 1), exc.what))
+        sets, partitions = self.lines.finish()
         found = [*self.gres]
         for node in self.lines.nodes:
             found += gres.of_node(node, self.faults)
