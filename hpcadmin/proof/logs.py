@@ -1,0 +1,26 @@
+"""Lines of Slurm's daemons that say that something is wrong, without those that every first start has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_STAMP = re.compile(r"\A(?:\[[^\]]{0,60}\] ?)?(?:slurm(?:ctld|d)(?:-[\w.-]{1,100})?: )?(?:\[[^\]]{0,60}\] ?)?")
+_LEVEL = re.compile(r"\A(?:error|fatal|warning): ")
+# A cluster that has never run has no state; what is left out of the copy, or is not there in a proof's root.
+_USUAL = re.compile(
+    r"state file|Trying backup state|may be lost|MailProg is invalid|No memory enforcing mechanism|"
+    r"state save file|Setting node \S+ state to INVAL|_slurm_rpc_node_registration node=|"
+    r"Database settings not recommended|CPU frequency|Unable to resolve|_xgetaddrinfo|agent/is_node_resp|"
+    r"slurm_set_addr|sack|Node ping|not responding|assoc_mgr|priority/multifactor: .*accounting")
+
+
+def plain(line: str) -> str:
+    """Without time and daemon: "error: …"."""
+    return _STAMP.sub("", line, count=1)
+
+
+def complaints(lines: Iterable[str]) -> tuple[str, ...]:
+    """Error, fatal and warning lines, each once, in their order."""
+    texts = (plain(line) for line in lines)
+    return tuple(dict.fromkeys(text for text in texts if _LEVEL.match(text) and not _USUAL.search(text)))

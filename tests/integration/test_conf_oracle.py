@@ -1,0 +1,99 @@
+"""The oracle's matrix before the real slurmctld and slurmd of three versions."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import pytest
+from oracle_cases import CASES, CONTROLLER, NODE, V22, V24, V26, Case, Expected, conf
+from slurm_roots import NAMES, slurm
+
+from hpcadmin.proof.cell import ask
+from hpcadmin.proof.logs import complaints
+from hpcadmin.proof.parts import Answer, Cluster, Device, Hardware, NodeRun, Slurm
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and device nodes need root"),
+]
+SUITES = tuple(NAMES)
+FOLDERS = (("/var/spool/slurmctld", ""), ("/var/spool/slurmd", ""))
+PARALLEL = 4                             # they wait more than they work
+
+
+def at_hand(suite: str) -> Slurm:
+    found = slurm(suite)
+    if not isinstance(found, Slurm):
+        pytest.skip(f"{NAMES[suite]}: {found.why}")
+    return found
+
+
+def cluster(case: Case, version: tuple[int, int]) -> Cluster:
+    files = conf(case)
+    # Nothing here uses control groups. Before 23.11 there is no word for that; the plug-in for version 1 does nothing.
+    files.setdefault("cgroup.conf", f"CgroupPlugin={'disabled' if version >= (23, 11) else 'cgroup/v1'}\n")
+    devices = tuple(Device(f"/dev/nvidia{n}", 195, n) for n in range(case.gpus))
+    run = NodeRun(NODE, Hardware(case.cpus, devices=devices), seconds=40.0, wait_for_files=True)
+    return Cluster(files, (run,), controller=CONTROLLER, folders=FOLDERS, with_gres=False)
+
+
+@lru_cache(maxsize=1)
+def answers() -> dict[tuple[str, str], Answer]:
+    """Of all cases on all that is at hand, asked side by side; those that take long come first."""
+    slurms = {suite: found for suite in SUITES if isinstance(found := slurm(suite), Slurm)}
+    todo = [(suite, case) for case in sorted(CASES, key=lambda c: c.name != "V") for suite in slurms]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        found = pool.map(lambda item: ask(slurms[item[0]], cluster(item[1], slurms[item[0]].version)), todo)
+        return {(suite, case.name): answer for (suite, case), answer in zip(todo, found, strict=True)}
+
+
+def outcome(answer: Answer) -> Expected:
+    """What was answered, in the words of the table."""
+    assert answer.problem == "", answer.problem
+    if not answer.started:
+        return Expected("CTLD", says=answer.log)
+    node = answer.nodes[0]
+    state = "SLURMD" if node.ended else "INVAL" if "INVAL" in node.state else node.state
+    reason = node.node.get("Reason", "")
+    gres = node.node.get("Gres", "")
+    return Expected(state, "" if gres == "(null)" else gres, (*node.log, *answer.log, reason), reason,
+                    silent=not complaints(answer.log) and not complaints(node.log))
+
+
+def expected(case: Case, version: tuple[int, int]) -> tuple[Expected, str]:
+    """The recorded outcome, and the version it was recorded on where that is another one."""
+    if version in case.expected:
+        return case.expected[version], ""
+    older = max((v for v in case.expected if v < version), default=min(case.expected))
+    return case.expected[older], f"{older[0]}.{older[1]:02}"
+
+
+def differences(found: Expected, wanted: Expected) -> list[str]:
+    wrong = [f"State {found.state}, not {wanted.state}"] if found.state != wanted.state else []
+    if wanted.gres and found.gres != wanted.gres:
+        wrong.append(f"Gres {found.gres}, not {wanted.gres}")
+    everything = "\n".join(found.says)
+    wrong += [f"nobody says {text!r}" for text in wanted.says if text not in everything]
+    if wanted.reason is not None and found.reason != wanted.reason:
+        wrong.append(f"Reason {found.reason!r}, not {wanted.reason!r}")
+    if wanted.silent and not found.silent:
+        wrong.append("there are error lines")
+    return wrong
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=[s or "own" for s in SUITES])
+@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+def test_what_slurm_makes_of_it(case: Case, suite: str) -> None:
+    found = at_hand(suite)
+    wanted, recorded = expected(case, found.version)
+    got = outcome(answers()[suite, case.name])
+    wrong = differences(got, wanted)
+    if wrong and recorded:
+        pytest.xfail(f"Slurm {found.text} differs from the recorded {recorded}: {'; '.join(wrong)}")
+    assert wrong == [], "\n".join([*wrong, *complaints(got.says), got.reason or ""])
+
+
+def test_three_versions_are_recorded_for_every_case() -> None:
+    assert all({V22, V24, V26} <= set(case.expected) for case in CASES)
