@@ -111,7 +111,8 @@ def test_the_signs_of_clustershell_are_none_of_slurm() -> None:
 
 def test_default_lines_add_up_and_are_for_later_lines() -> None:
     conf = slurm("NodeName=a CPUs=1\nNodeName=DEFAULT CPUs=4 Feature=x\nNodeName=b\n"
-                 "nodename=default RealMemory=9 CPUs=8\nNodeName=c Features=y Procs=2 GresConf=name=gpu\nNodeName=d State=DOWN")
+                 "nodename=default RealMemory=9 CPUs=8\nNodeName=c Features=y Procs=2 GresConf=name=gpu\n"
+                 "NodeName=d State=DOWN")
     a, b, c, d = conf.nodes
     assert a.values.keys() == {"cpus"}
     assert (b.get("cpus"), b.get("features"), b.get("realmemory")) == ("4", "x", None)
@@ -166,7 +167,8 @@ def test_includes() -> None:
         return "NodeName=DEFAULT CPUs=2\n"
 
     conf = configure({"slurm.conf": "ClusterName=Big\ninclude nodes.conf  # ours\nInclude parts/%c.conf\n"
-                      "Include /x/y.conf\nNodeName=n2", "nodes.conf": "NodeName=n1\n", "parts/big.conf": "PartitionName=p Nodes=n1"},
+                      "Include /x/y.conf\nNodeName=n2", "nodes.conf": "NodeName=n1\n",
+                      "parts/big.conf": "PartitionName=p Nodes=n1"},
                      open_file=open_file, folder="/etc/slurm")
     assert not fatal(conf)
     assert opened == ["/x/y.conf"]
@@ -244,7 +246,8 @@ def test_topology_conf() -> None:
 def test_topology_yaml_is_before_topology_conf() -> None:
     text = ("---\n- topology: a\n  cluster_default: true\n  tree:\n    switches:\n      - switch: top\n"
             "        children: s[1-2]\n      - switch: s1\n        nodes: n[1-2]\n- topology: b\n  block:\n"
-            "    block_sizes:\n      - 4\n      - 8\n    blocks:\n      - block: b1\n        nodes: n[1-4]\n- topology: c\n  flat: true\n")
+            "    block_sizes:\n      - 4\n      - 8\n    blocks:\n      - block: b1\n        nodes: n[1-4]\n"
+            "- topology: c\n  flat: true\n")
     conf = slurm("", topology_yaml=text, topology_conf="SwitchName=x Nodes=n1\n")
     assert [(t.name, t.kind, t.default) for t in conf.topologies] == [
         ("a", "tree", True), ("b", "block", False), ("c", "flat", False)]
