@@ -158,7 +158,7 @@ def test_cores_are_left_out_with_the_reason(numa: int | None, cpus: tuple[int, .
 def test_no_cores_where_all_are_near() -> None:
     result = go(m.inventory((["n1"], replace(m.T4, gpus=(replace(m.T4.gpus[0], local_cpus=tuple(range(8))),)))))
     assert " Cores=" not in result.files["gres.conf"]
-    assert result.notes == ()
+    assert [note for note in result.notes if "MaxTime" not in note] == []
 
 
 def test_virtual_sockets_are_for_all_nodes_before_25_11() -> None:
@@ -431,7 +431,8 @@ def test_missing_and_broken_inventories(place: Path, capsys: pytest.CaptureFixtu
 def test_an_unwritable_folder_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "file").write_text("")
     assert run(["conf", "render", "-o", "file/x"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert [line for line in capsys.readouterr().err.splitlines() if "note:" not in line] == [
+        f"hpcadmin: {place}/file/x: cannot be created: Not a directory"]
 
 
 def test_the_documented_site_renders() -> None:

@@ -106,12 +106,13 @@ class Document:
 
 @dataclass(frozen=True)
 class Rendering:
-    """files is empty when there are problems."""
+    """files is empty when there are problems. secret: the names of those that only their owner may read."""
 
     files: Mapping[str, str]
     explained: tuple[Explained, ...]
     notes: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
+    secret: tuple[str, ...] = ()
 
 
 def line(key: str, value: str, reason: str, source: str = DEFAULT) -> Line:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from hpcadmin.conf.accounting import gather, slurmdbd, slurmdbd_problems
+from hpcadmin.conf.cgroup import cgroup_sections, constrains_devices
 from hpcadmin.conf.grammar import check
+from hpcadmin.conf.hooks import hook_notes, private_tmp
 from hpcadmin.conf.keys import NODE_PARAMETERS, VERSIONS, Version, show
 from hpcadmin.conf.names import slurm_list
-from hpcadmin.conf.nodelines import classes, gres_sections, node_line, partitions
+from hpcadmin.conf.nodelines import classes, gres_sections, node_line
 from hpcadmin.conf.notes import remarks
+from hpcadmin.conf.options import Options, for_version, refused
 from hpcadmin.conf.output import explain, fill
-from hpcadmin.conf.parts import Line, Problem, Rendering, Section
-from hpcadmin.conf.settings import (
-    Cluster,
-    Options,
-    cgroup_sections,
-    constrains_devices,
-    misplaced,
-    refused,
-    slurm_sections,
-)
+from hpcadmin.conf.partitions import Hardware, Partitions, Policy, partitions
+from hpcadmin.conf.parts import Document, Line, Problem, Rendering, Section
+from hpcadmin.conf.settings import STATE_DIR, Cluster, accounting, slurm_sections
 from hpcadmin.conf.survey import Survey, survey
 from hpcadmin.model import Inventory
 from hpcadmin.site import Site
+
+_GRES = re.compile(r"([A-Za-z0-9_.-]+)(?::([A-Za-z][A-Za-z0-9_.-]*))?(?::(\d+)([KMGTP]?))?(?:[:(].*)?")
 
 
 @dataclass(frozen=True)
@@ -36,72 +35,134 @@ class RenderOptions:
     comments: bool = False
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The lines of all files, section by section."""
+@dataclass
+class Own:
+    """The site's own keys of each file, as the version wants them."""
 
-    slurm: tuple[Section, ...]
-    nodes: tuple[Line, ...]
-    partitions: tuple[Line, ...]
-    gres: tuple[Section, ...]
-    cgroup: tuple[Section, ...]
+    slurm: Options
+    cgroup: Options
+    slurmdbd: Options
+    notes: list[str] = field(default_factory=list)
 
-    def lines(self) -> dict[str, list[Line]]:
-        def flat(sections: Sequence[Section]) -> list[Line]:
-            return [item for section in sections for item in section.lines]
-        return {"cgroup.conf": flat(self.cgroup), "gres.conf": flat(self.gres),
-                "slurm.conf": [*flat(self.slurm), *self.nodes, *self.partitions]}
-
-    def values(self, name: str) -> dict[str, Any]:
-        if name == "slurm.conf":
-            return {"sections": self.slurm, "nodes": self.nodes, "partitions": self.partitions}
-        return {"sections": self.gres if name == "gres.conf" else self.cgroup}
+    @classmethod
+    def of(cls, site: Site, version: Version | None) -> Own:
+        own = cls(Options("slurm.options", site.slurm.options), Options("slurm.cgroup", site.slurm.cgroup),
+                  Options("accounting.options", site.accounting.options))
+        for options, file in ((own.slurm, "slurm.conf"), (own.cgroup, "cgroup.conf"), (own.slurmdbd, "slurmdbd.conf")):
+            own.notes += for_version(options, file, version)
+        return own
 
 
 def render(inventory: Inventory, site: Site, options: RenderOptions) -> Rendering:
     """All files, or every problem that keeps them from being written."""
     found = survey(inventory, site, slurm_version=options.slurm_version, as_is=options.as_is)
-    slurm = Options("slurm.options", site.slurm.options)
-    cgroup = Options("slurm.cgroup", site.slurm.cgroup)
-    contents, problems = _contents(site, found, slurm, cgroup)
-    problems = [*found.problems, *misplaced(slurm), *misplaced(cgroup), *problems]
-    notes, more = remarks(found.written, devices_constrained=constrains_devices(slurm, cgroup))
+    own = Own.of(site, found.version)
+    documents, problems, more_notes = _documents(site, found, own)
+    problems = [*found.problems, *problems, *own.cgroup.problems, *own.slurmdbd.problems]
+    notes, more = remarks(found.written, devices_constrained=constrains_devices(own.slurm, own.cgroup))
     problems += more
-    for file, lines in contents.lines().items():
-        problems += check(lines)
-        wrong, told = refused(file, lines, found.version)
+    notes = [*more_notes, *notes, *hook_notes(site, found.version)]
+    for document in documents:
+        problems += check(document.lines)
+        wrong, told = refused(document.name, document.lines, found.version)
         problems += wrong
         notes += told
-    notes = list(dict.fromkeys([*found.notes, *notes]))
+    notes = list(dict.fromkeys([*found.notes, *own.notes, *notes]))
     if problems:
         return Rendering({}, (), tuple(notes), tuple(dict.fromkeys(problems)))
     head = _head(inventory, site, found.version, as_is=options.as_is)
     files, explained = {}, []
-    for name, lines in contents.lines().items():
-        about = [f"{name} of {head[0]}", *head[1:]]
-        files[name] = fill(name, {**contents.values(name), "head": about, "comments": options.comments})
-        explained += explain(name, files[name], lines)
-    return Rendering(files, tuple(explained), tuple(notes))
+    for document in sorted(documents, key=lambda d: d.name):
+        about = [f"{document.name} of {head[0]}", *head[1:]]
+        text = fill(document.name, {"sections": document.sections, "empty": document.empty, "head": about,
+                                    "comments": options.comments})
+        files[document.name] = text
+        explained += explain(document.name, text, document.lines)
+    return Rendering(files, tuple(explained), tuple(notes), secret=tuple(d.name for d in documents if d.secret))
 
 
-def _contents(site: Site, found: Survey, slurm: Options, cgroup: Options) -> tuple[Contents, list[Problem]]:
+def _documents(site: Site, found: Survey, own: Own) -> tuple[list[Document], list[Problem], list[str]]:
     problems: list[Problem] = []
-    nodes, shares = [], []
+    nodes, hardware = [], []
     for shape, memory, members in classes(found.written):
         item, more = node_line(shape, memory, members, site)
         nodes.append(item)
         problems += more
-        real = next((e.value for e in item.entries if e.key.casefold() == "realmemory"), "")
-        shares.append(int(real) // shape.layout.cpus if real.isdigit() else 0)
-    lines, more = partitions(site, [w.machine.name for w in found.written])
+        hardware.append(_hardware(item, tuple(w.machine.name for w in members)))
+    least = _least_memory(own.slurm, hardware)
+    parts = partitions(site, hardware, Policy(site.accounting.billing and accounting(site, own.slurm), least))
+    cluster = _cluster(found, own.slurm, nodes, hardware, parts)
+    sections, more = slurm_sections(site, cluster, own.slurm)
+    problems += [*parts.problems, *more, *slurmdbd_problems(site, own.slurmdbd)]
+    measured, more = gather(site)
     problems += more
-    types = tuple(sorted({d.type for w in found.written for d in w.devices}))
+    slurm = Document("slurm.conf", tuple(s for s in (*sections, Section("Nodes", tuple(nodes)),
+                                                     Section("Partitions", parts.lines)) if s.lines))
+    documents = [
+        slurm,
+        Document("gres.conf", gres_sections(found.written), "No node has a GPU."),
+        Document("cgroup.conf", cgroup_sections(site, own.slurm, own.cgroup, found.version),
+                 "No plug-in of slurm.conf constrains jobs by cgroups."),
+        *(d for d in (measured, private_tmp(site, found.version), slurmdbd(site, own.slurm, own.slurmdbd)) if d),
+    ]
+    return documents, problems, [*parts.notes, *_notes(site, own.slurm)]
+
+
+def _hardware(line: Line, names: tuple[str, ...]) -> Hardware:
+    values = {e.key.casefold(): e.value for e in line.entries}
+
+    def number(key: str) -> int:
+        text = values.get(key, "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+    gpus = sum(count for name, _, count in gres_counts([line]) if name == "gpu")
+    return Hardware(names, number("cpus"), number("realmemory"), gpus)
+
+
+def gres_counts(lines: Iterable[Line]) -> list[tuple[str, str, int]]:
+    """(name, type or "", count) of each gres of NodeName lines."""
+    found = []
+    for item in lines:
+        for e in item.entries:
+            if e.key.casefold() == "gres":
+                for match in map(_GRES.fullmatch, e.value.split(",")):
+                    if match is not None:
+                        scale = 1024 ** ("KMGTP".index(match[4]) + 1) if match[4] else 1
+                        found.append((match[1], match[2] or "", int(match[3] or 1) * scale))
+    return found
+
+
+def _least_memory(options: Options, hardware: Sequence[Hardware]) -> int | None:
+    """The least memory per CPU of all nodes; None where the site says itself what a job gets by default."""
+    if any(options.find(key) for key in ("DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU")):
+        return None
+    return min((h.mib // h.cpus if h.cpus else 0 for h in hardware), default=0) or None
+
+
+def _cluster(found: Survey, options: Options, nodes: Sequence[Line], hardware: Sequence[Hardware],
+             parts: Partitions) -> Cluster:
+    gres = gres_counts(nodes)
+    names = sorted({name for name, _, _ in gres}, key=lambda name: (name != "gpu", name))
+    kinds = sorted({(name, kind) for name, kind, _ in gres if kind})
+    tres = [part for name in names
+            for part in (f"gres/{name}", *(f"gres/{n}:{kind}" for n, kind in kinds if n == name))]
     on_nodes = found.version is not None and found.version >= NODE_PARAMETERS
-    cluster = Cluster(types, "" if on_nodes else found.parameters, min(shares, default=0) or None)
-    sections, more = slurm_sections(site, cluster, slurm)
-    problems += more
-    return Contents(sections, tuple(nodes), tuple(lines), gres_sections(found.written),
-                    cgroup_sections(slurm, cgroup, found.version)), problems
+    return Cluster(
+        gres=tuple(names), tres=tuple(tres), slurmd_parameters="" if on_nodes else found.parameters,
+        mib_per_cpu=min((h.mib // h.cpus if h.cpus else 0 for h in hardware), default=0) or None,
+        nodes=sum(len(h.names) for h in hardware),
+        rdma=any(n.rdma and n.state.upper() == "ACTIVE" for w in found.written for n in w.machine.node.nics),
+        longest_minutes=parts.longest_minutes, version=found.version)
+
+
+def _notes(site: Site, options: Options) -> list[str]:
+    notes = []
+    if len(site.cluster.controllers) > 1:
+        notes.append(f"{len(site.cluster.controllers)} controllers: StateSaveLocation "
+                     f"({options.value('StateSaveLocation', STATE_DIR)}) must be a folder that all of them share")
+    if site.accounting.slurmdbd and not site.accounting.password_file:
+        notes.append("slurmdbd.conf has no StoragePass: [accounting] password_file names the file that --install reads "
+                     "it from")
+    return notes
 
 
 def _head(inventory: Inventory, site: Site, version: Version | None, *, as_is: bool) -> list[str]:

@@ -1,0 +1,226 @@
+"""Partitions: the site's, or one for each kind of node; what a job is billed and gets by default, from the hardware."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcadmin.conf.grammar import scalar
+from hpcadmin.conf.names import slurm_list
+from hpcadmin.conf.parts import Entry, Kind, Line, Problem
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand
+from hpcadmin.site import Scalar, Site
+
+_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?")
+_NO_END = ("infinite", "unlimited", "-1")
+_MEMORY_KEYS = ("defmempercpu", "defmempergpu", "defmempernode")
+# A partition has its own default memory where its nodes have that much more than the least of the cluster.
+_MORE_MEMORY = 1.05
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The nodes of one NodeName line. mib: what Slurm may hand out on each."""
+
+    names: tuple[str, ...]
+    cpus: int
+    mib: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What else decides a partition's line."""
+
+    billing: bool                # TRESBillingWeights mean something
+    mib_per_cpu: int | None      # the cluster's DefMemPerCPU where it is ours; None: no default memory is ours to give
+
+
+@dataclass(frozen=True)
+class Partitions:
+    lines: tuple[Line, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    longest_minutes: int | None  # None: some partition's jobs have no end
+
+
+def partitions(site: Site, hardware: Sequence[Hardware], policy: Policy) -> Partitions:
+    everything = [name for h in hardware for name in h.names]
+    if not everything:
+        return Partitions((), (), (), None)              # that no node can be written has been said
+    common = _common(site)
+    own = {name: table for name, table in site.partitions.items() if name.upper() != "DEFAULT"}
+    lines, problems, notes = [], [], []
+    if common:
+        lines.append(_default_line(common))
+    described = _described(own, everything) if own else _by_kind(site, hardware)
+    covered: set[str] = set()
+    for entries, table, nodes, wrong in described:
+        problems += wrong
+        covered |= nodes
+        keys = {key.casefold() for key in (*table, *common)}
+        lines.append(Line((*entries, *_from_hardware(keys, _part(hardware, nodes), policy))))
+    if not problems and len(covered) < len(everything):
+        notes.append(f"{slurm_list(set(everything) - covered)}: in no partition of site.toml, so no job can run there")
+    longest, more = _longest(common, [(name, own[name]) for name in sorted(own)] if own else [("", {})])
+    problems += more
+    if longest is None and not more:
+        notes.append("partitions without MaxTime: their jobs may run for ever, and the scheduler cannot plan around "
+                     "them ([partitions.DEFAULT] MaxTime)")
+    if own and not any(scalar(value).casefold() in ("yes", "true") for table in own.values()
+                       for key, value in table.items() if key.casefold() == "default"):
+        notes.append("no partition of site.toml has Default = true: a job that names none is refused")
+    return Partitions(tuple(lines), tuple(problems), tuple(notes), longest)
+
+
+_Described = tuple[list[Entry], Mapping[str, Scalar], set[str], list[Problem]]
+
+
+def _common(site: Site) -> Mapping[str, Scalar]:
+    return next((table for name, table in site.partitions.items() if name.upper() == "DEFAULT"), {})
+
+
+def _default_line(common: Mapping[str, Scalar]) -> Line:
+    why = "for every partition below that does not say otherwise"
+    source = "site.toml [partitions.DEFAULT]"
+    return Line((Entry("PartitionName", "DEFAULT", why, source, "partitions.DEFAULT"),
+                 *(Entry(key, scalar(common[key]), f"the site's own, {why}", source, f"partitions.DEFAULT.{key}")
+                   for key in sorted(common, key=str.casefold))))
+
+
+def _by_kind(site: Site, hardware: Sequence[Hardware]) -> list[_Described]:
+    """gpu and cpu where there are both kinds of nodes, else one; and the one that site.toml submits to."""
+    kinds = {"gpu": [n for h in hardware if h.gpus for n in h.names],
+             "cpu": [n for h in hardware if not h.gpus for n in h.names]}
+    everything = [name for h in hardware for name in h.names]
+    named = site.slurm.partition
+    why = "site.toml has no [partitions.NAME]: "
+    if not all(kinds.values()):
+        return [_derived(named or "main", everything, f"{why}one partition with all nodes, which are of one kind",
+                         named=bool(named), default=True)]
+    found = [_derived("cpu", kinds["cpu"], f"{why}one for each kind of node; jobs that name none run where no GPU is",
+                      named=named == "cpu", default=True),
+             _derived("gpu", kinds["gpu"], f"{why}one for each kind of node", named=named == "gpu")]
+    if named and named not in kinds:
+        found.append(_derived(named, everything, "all nodes: where validate submits", named=True))
+    return found
+
+
+def _derived(name: str, nodes: list[str], why: str, *, named: bool, default: bool = False) -> _Described:
+    first = Entry("PartitionName", name, why)
+    if named:
+        first = Entry("PartitionName", name, why, "site.toml [slurm] partition", "slurm.partition")
+    entries = [first, Entry("Nodes", slurm_list(nodes), why, "inventory")]
+    if default:
+        entries.append(Entry("Default", "YES", why))
+    return entries, {}, set(nodes), []
+
+
+def _described(own: Mapping[str, Mapping[str, Scalar]], everything: list[str]) -> list[_Described]:
+    return [_own(name, own[name], everything) for name in sorted(own)]
+
+
+def _own(name: str, table: Mapping[str, Scalar], everything: list[str]) -> _Described:
+    source = f"site.toml [partitions.{name}]"
+    entries = [Entry("PartitionName", name, "the site's own", source, f"partitions.{name}")]
+    nodes = set(everything)
+    problems: list[Problem] = []
+    named = next((key for key in table if key.casefold() == "nodes"), None)
+    if named is None:
+        entries.append(Entry("Nodes", slurm_list(everything), "all nodes, since the site names none", "inventory"))
+    else:
+        nodes, problems = _nodes(name, scalar(table[named]), everything)
+    for key in sorted(table, key=lambda k: (k.casefold() != "nodes", k.casefold())):
+        entries.append(Entry(key, scalar(table[key]), "the site's own", source, f"partitions.{name}.{key}"))
+    return entries, table, nodes, problems
+
+
+def _nodes(name: str, nodes: str, everything: list[str]) -> tuple[set[str], list[Problem]]:
+    if nodes.casefold() == "all":
+        return set(everything), []
+    key = f"partitions.{name}.Nodes"
+    try:
+        found = set(expand(nodes))
+    except UsageError as exc:
+        return set(), [Problem(Kind.SITE, f"[partitions.{name}] {exc}", key=key)]
+    unknown = found - set(everything)
+    if not unknown:
+        return found, []
+    return found, [Problem(Kind.SITE, f"[partitions.{name}] names {slurm_list(unknown)}, which the inventory does not "
+                           "have", key=key, hint="discover these nodes too, or take them out")]
+
+
+def _part(hardware: Sequence[Hardware], nodes: set[str]) -> list[tuple[Hardware, int]]:
+    counted = [(h, sum(name in nodes for name in h.names)) for h in hardware]
+    return [(h, count) for h, count in counted if count]
+
+
+def _from_hardware(keys: set[str], part: Sequence[tuple[Hardware, int]], policy: Policy) -> list[Entry]:
+    """What the site did not say: GPUs' share of CPUs, default memory, billing."""
+    entries = []
+    with_gpus = [(h, count) for h, count in part if h.gpus and h.cpus]
+    if with_gpus and "defcpupergpu" not in keys:
+        share = min(h.cpus // h.gpus for h, _ in with_gpus)
+        if share:
+            entries.append(Entry("DefCpuPerGPU", str(share), "a job that names no CPUs gets its GPUs' share of the "
+                                 "node's (the smallest here), and with them its share of memory", "inventory"))
+    least = min((h.mib // h.cpus for h, _ in part if h.cpus), default=0)
+    if policy.mib_per_cpu and least > policy.mib_per_cpu * _MORE_MEMORY and not keys & set(_MEMORY_KEYS):
+        entries.append(Entry("DefMemPerCPU", str(least), "its nodes have more memory for each CPU than the cluster's "
+                             "least", "inventory"))
+    if policy.billing and part and "tresbillingweights" not in keys:
+        entries.append(_billing(part, with_gpus))
+    return entries
+
+
+def _billing(part: Sequence[tuple[Hardware, int]], with_gpus: Sequence[tuple[Hardware, int]]) -> Entry:
+    """Each resource weighs as many CPUs as come with it on the nodes."""
+    cpus = sum(h.cpus * count for h, count in part)
+    gib = sum(h.mib * count for h, count in part) / 1024
+    weights = ["CPU=1.0", f"Mem={cpus / gib:.4f}G" if gib else ""]
+    why = f"a CPU is 1; its share of the nodes' memory is {gib / cpus:.1f} GiB" if cpus else "a CPU is 1"
+    if with_gpus:
+        gpus = sum(h.gpus * count for h, count in with_gpus)
+        each = sum(h.cpus * count for h, count in with_gpus) / gpus
+        weights.append(f"GRES/gpu={each:.1f}")
+        why += f"; a GPU weighs the {each:.1f} CPUs that come with it"
+    return Entry("TRESBillingWeights", ",".join(weight for weight in weights if weight), why, "inventory")
+
+
+def _longest(common: Mapping[str, Scalar],
+             own: Sequence[tuple[str, Mapping[str, Scalar]]]) -> tuple[int | None, list[Problem]]:
+    """The MaxTime of the most patient partition in minutes; None where one has none."""
+    found: list[int | None] = []
+    problems = []
+    for name, table in own:
+        key = next((k for k in table if k.casefold() == "maxtime"), None)
+        path = f"partitions.{name}.{key}"
+        value = table.get(key, "") if key else ""
+        if key is None:
+            key = next((k for k in common if k.casefold() == "maxtime"), None)
+            path, value = f"partitions.DEFAULT.{key}", common.get(key, "") if key else ""
+        if key is None or scalar(value).casefold() in _NO_END:
+            found.append(None)
+            continue
+        minutes = slurm_minutes(scalar(value))
+        if minutes is None:
+            problems.append(Problem(Kind.SITE, f"MaxTime={scalar(value)} is no time", key=path,
+                                    hint="minutes, hours:minutes:seconds or days-hours:minutes:seconds"))
+        found.append(minutes)
+    times = [minutes for minutes in found if minutes is not None]
+    return (max(times) if len(times) == len(found) and times else None), problems
+
+
+def slurm_minutes(text: str) -> int | None:
+    """A time limit in minutes, rounded up: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S (slurm.conf(5)); None for others."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    days, first, second, third = (int(part) if part else 0 for part in match.groups())
+    if match[1] is not None or match[4] is not None:
+        hours, minutes, seconds = first, second, third
+    else:
+        hours, minutes, seconds = 0, first, second
+    return (days * 24 + hours) * 60 + minutes + (seconds > 0) * -(-seconds // 60)
