@@ -1,22 +1,56 @@
-"""Which keys and values each Slurm version has, and what a version does with one that it does not have."""
+"""Which keys and values each Slurm version has, what a version does with those that it lacks, and what a change takes.
+
+The tables in `keytable` were read from the parser tables of Slurm's own source, every release from 22.05 to 26.05, and
+put before the real daemons of 22.05, 24.11 and 26.05 (tests/integration/test_conf_keys_slurm.py).
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from hpcadmin.conf.keytable.kinds import NEWEST, OLDEST, VERSIONS, Apply, Effect, Key, Version
+from hpcadmin.conf.keytable import (
+    cgroup,
+    gres,
+    node,
+    others,
+    partition,
+    slurm_conf,
+    slurmdbd,
+    topology,
+    values,
+)
+from hpcadmin.conf.keytable.kinds import NEWEST, OLDEST, VERSIONS, Apply, Effect, Form, Key, Life, Version, Words
 from hpcadmin.errors import UsageError
 
-__all__ = ["NEWEST", "NODE_PARAMETERS", "OLDEST", "RULES", "VERSIONS", "Apply", "Effect", "Key", "Rule", "Version",
-           "applies", "effects", "lookup", "nearest", "parse_version", "plugins", "show", "statement"]
+__all__ = ["NEWEST", "NODE_PARAMETERS", "OLDEST", "VERSIONS", "Apply", "Effect", "Form", "Key", "Rule", "Version",
+           "applies", "effects", "lookup", "names", "nearest", "parse_version", "plugins", "show", "statement"]
+
+_KEYS: dict[tuple[str, str], Key] = {
+    (key.file, key.name.casefold()): key
+    for module in (slurm_conf, node, partition, gres, cgroup, topology, slurmdbd, others) for key in module.KEYS}
+_FILES: dict[str, tuple[Key, ...]] = {
+    file: tuple(key for key in _KEYS.values() if key.file == file) for file in {file for file, _ in _KEYS}}
+_WORDS: dict[tuple[str, str], Words] = {(words.file, words.key.casefold()): words for words in values.VALUES}
+# Statements of a file that have keys of their own, by their first key.
+_STATEMENTS: dict[str, dict[str, str]] = {
+    "slurm.conf": {name.casefold(): name for name in slurm_conf.STATEMENTS},
+    "topology.conf": {name.casefold(): name for name in ("SwitchName", "BlockName", "RingName")},
+}
+_LONGEST = 64            # no key of Slurm's is longer; what is longer is near to none
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One key, or one value of it, that not every version has.
+    """What is wrong with one key, or with one word of its value.
 
-    since: first version that has it. until: first version that has it no longer. effect: outside of these.
+    value: the word as it stands in the value; "" where it is the key. since: first version that has it. until: first
+    version in which it is no longer as it was. instead: what to write in its place in that version: for a key a bare
+    key takes the same value; for a word it is a word; else a text for the reader. unknown: no version has it, and
+    instead is the nearest that there is. note: what else to know.
     """
 
     file: str
@@ -26,65 +60,9 @@ class Rule:
     until: Version | None = None
     effect: Effect = Effect.FATAL
     instead: str = ""
+    unknown: bool = False
+    note: str = ""
 
-    def effect_in(self, version: Version) -> Effect | None:
-        """None where the version has it."""
-        if version < self.since or (self.until is not None and version >= self.until):
-            return self.effect
-        return None
-
-
-def _gone(file: str, key: str, until: Version, effect: Effect = Effect.FATAL, *, value: str = "",
-          instead: str = "") -> Rule:
-    return Rule(file, key, value, until=until, effect=effect, instead=instead)
-
-
-def _new(file: str, key: str, since: Version, effect: Effect = Effect.FATAL, *, value: str = "") -> Rule:
-    return Rule(file, key, value, since=since, effect=effect)
-
-
-RULES: tuple[Rule, ...] = (
-    _gone("cgroup.conf", "ConstrainKmemSpace", (23, 11)),
-    _gone("cgroup.conf", "AllowedKmemSpace", (23, 11)),
-    _gone("cgroup.conf", "MaxKmemPercent", (23, 11)),
-    _gone("cgroup.conf", "MinKmemSpace", (23, 11)),
-    _gone("cgroup.conf", "CgroupAutomount", (23, 11), Effect.ERROR),
-    _gone("cgroup.conf", "TaskAffinity", (22, 5), instead="TaskPlugin=task/cgroup,task/affinity"),
-    _gone("cgroup.conf", "AllowedDevicesFile", (25, 11), Effect.IGNORED),
-    _gone("cgroup.conf", "CgroupReleaseAgentDir", (25, 11)),
-    _new("cgroup.conf", "EnableControllers", (23, 2)),
-    _new("cgroup.conf", "SignalChildrenProcesses", (23, 11)),
-    _new("cgroup.conf", "SystemdTimeout", (24, 5)),
-    _new("cgroup.conf", "CgroupPlugin", (24, 5), value="disabled"),
-    _new("cgroup.conf", "EnableExtraControllers", (25, 5)),
-    _new("cgroup.conf", "CgroupSlice", (25, 11)),
-    _new("cgroup.conf", "CgroupJobIdPaths", (26, 5)),
-    _gone("slurm.conf", "SelectType", (23, 11), value="select/cons_res", instead="select/cons_tres"),
-    _gone("slurm.conf", "SlurmctldPlugstack", (23, 2)),
-    _gone("slurm.conf", "AccountingStorageLoc", (25, 11)),
-    _gone("slurm.conf", "AccountingStorageUser", (25, 11), Effect.ERROR),
-    _gone("slurm.conf", "JobContainerType", (25, 11), Effect.DEPRECATED, instead="NamespaceType"),
-    _gone("slurm.conf", "FastSchedule", (25, 11), Effect.ERROR, instead="SlurmdParameters=config_overrides"),
-    _gone("slurm.conf", "TaskPluginParam", (25, 11), value="Sched"),
-    _gone("slurm.conf", "TopologyPlugin", (25, 5), value="topology/3d_torus"),
-    _new("slurm.conf", "TopologyPlugin", (23, 11), value="topology/block"),
-    _new("slurm.conf", "TopologyPlugin", (23, 11), value="topology/default"),
-    _new("slurm.conf", "TopologyPlugin", (25, 5), value="topology/flat"),
-    _new("slurm.conf", "HealthCheckNodeState", (23, 2), value="NONDRAINED_IDLE"),
-    _new("slurm.conf", "HealthCheckNodeState", (25, 11), value="START_ONLY"),
-    _new("slurm.conf", "HealthCheckTimeout", (26, 5)),
-    _new("NodeName", "RestrictedCoresPerGPU", (24, 5)),
-    _new("NodeName", "Topology", (25, 5)),
-    _new("NodeName", "GresConf", (25, 11)),
-    _new("NodeName", "Parameters", (25, 11)),
-    _new("NodeName", "SuspendTime", (26, 5)),
-    _new("gres.conf", "Flags", (23, 2), Effect.ERROR, value="explicit"),
-    _new("gres.conf", "Flags", (26, 5), Effect.ERROR, value="env_uuid"),
-    _new("gres.conf", "AutoDetect", (23, 2), Effect.ERROR, value="oneapi"),
-    _new("gres.conf", "AutoDetect", (23, 11), Effect.ERROR, value="nrt"),
-    _new("gres.conf", "AutoDetect", (24, 11), Effect.ERROR, value="nvidia"),
-    _new("gres.conf", "AutoDetect", (26, 5), Effect.ERROR, value="full"),
-)
 
 # First release in which a node line may choose its own virtual sockets; before, SlurmdParameters is for all nodes.
 NODE_PARAMETERS: Version = (25, 11)
@@ -106,45 +84,138 @@ def show(version: Version) -> str:
     return f"{version[0]}.{version[1]:02d}"
 
 
-def effects(file: str, key: str, value: str, version: Version | None) -> list[tuple[Rule, Version, Effect]]:
-    """Every rule that `key=value` breaks in `version` (None: in any version from 22.05 to 26.05)."""
-    found = []
-    elements = {element.strip().casefold() for element in value.split(",")}
-    for rule in RULES:
-        if rule.file != file or rule.key.casefold() != key.casefold():
-            continue
-        if rule.value and rule.value.casefold() not in elements:
-            continue
-        for candidate in (version,) if version else VERSIONS:
-            effect = rule.effect_in(candidate)
-            if effect is not None:
-                found.append((rule, candidate, effect))
-                break
-    return found
-
-
 def lookup(file: str, key: str) -> Key | None:
     """The key of that kind of statement (see `statement`), whatever its capitals; None where no version has it."""
-    return None
+    if key.casefold() == "include" and not file.endswith(".yaml"):
+        return Key("Include", file=file, several=OLDEST)
+    return _KEYS.get((file, key.casefold()))
 
 
-def nearest(file: str, key: str) -> str:
-    """The key of that kind of statement that is spelt most like `key`; "" where none is near."""
-    return ""
-
-
-def applies(file: str, key: str, version: Version | None) -> Apply:
-    """What a change of this key takes to be in force (None: in the version in which it takes most)."""
-    return Apply.RESTART_ALL
-
-
-def plugins(key: str, version: Version | None) -> tuple[str, ...]:
-    """The values that `key` ("SelectType", "AutoDetect", "CgroupPlugin") has in that version (None: in any), as Slurm
-    writes them: ("select/cons_tres", "select/linear"). () where the values are no closed list."""
-    return ()
+def names(file: str, version: Version | None = None) -> tuple[str, ...]:
+    """The keys of that kind of statement that the version reads (None: that some version has), as Slurm spells them."""
+    return tuple(key.name for key in _FILES.get(file, ())
+                 if version is None or key.effect_in(version) in (None, Effect.DEPRECATED))
 
 
 def statement(file: str, first: str) -> str:
     """Whose keys a line of `file` has that begins with the key `first`: "NodeName" for slurm.conf and nodename,
     "slurm.conf" for its simple settings, "gres.conf" for every line of gres.conf."""
-    return file
+    return _STATEMENTS.get(file, {}).get(first.casefold(), file)
+
+
+def nearest(file: str, key: str) -> str:
+    """The key of that kind of statement that is spelt most like `key`; "" where none is near."""
+    return _near(key, tuple(k.name for k in _FILES.get(file, ())))
+
+
+def applies(file: str, key: str, version: Version | None) -> Apply:
+    """What a change of this key takes to be in force (None: in the version in which it takes most); an unknown key
+    takes everything but the jobs."""
+    found = lookup(file, key)
+    if found is None:
+        return Apply.RESTART_ALL
+    if version is not None:
+        return found.apply_in(version)
+    order = list(Apply)
+    return max((found.apply_in(v) for v in VERSIONS), key=order.index)
+
+
+def plugins(key: str, version: Version | None) -> tuple[str, ...]:
+    """The values that `key` ("SelectType", "AutoDetect", "CgroupPlugin") has in that version (None: in any), as Slurm
+    writes them: ("select/cons_tres", "select/linear"). () where the values are no closed list."""
+    found = next((words for (_, name), words in _WORDS.items() if name == key.casefold()), None)
+    if found is None:
+        return ()
+    return tuple(word.name for word in found.words
+                 if version is None or _word_effect(found, word, version) in (None, Effect.DEPRECATED))
+
+
+def effects(file: str, key: str, value: str, version: Version | None) -> list[tuple[Rule, Version, Effect]]:
+    """Everything that is wrong with `key=value` in `version` (None: in any from 22.05 to 26.05, the oldest of them).
+
+    file: the kind of statement, see `statement`. A key that no version has is one FATAL rule with unknown=True and the
+    nearest key as `instead`. value: "" looks at the key alone.
+    """
+    versions = (version,) if version else VERSIONS
+    found = lookup(file, key)
+    if found is None:
+        return [(Rule(file, key, instead=nearest(file, key), unknown=True), versions[0], Effect.FATAL)]
+    wrong = []
+    for one in versions:
+        effect = found.effect_in(one)
+        if effect is not None:
+            rule = Rule(file, key, "", found.since, found.until, effect, _replacement(found, one, _key_has(file)),
+                        note=found.note)
+            wrong.append((rule, one, effect))
+            break
+    if value and not (wrong and version and wrong[0][2] is Effect.FATAL):
+        wrong += _value_effects(found, key, value, versions)
+    return wrong
+
+
+def _value_effects(found: Key, key: str, value: str, versions: tuple[Version, ...]
+                   ) -> Iterator[tuple[Rule, Version, Effect]]:
+    if not found.form.takes(value):
+        yield Rule(found.file, key, value, instead=found.form.value), versions[0], Effect.FATAL
+        return
+    words = _WORDS.get((found.file, found.name.casefold()))
+    if words is None:
+        return
+    for part in dict.fromkeys(element.strip() for element in value.split(",")):
+        rule = _word_rule(words, key, part, versions) if part else None
+        if rule is not None:
+            yield rule
+
+
+def _word_rule(words: Words, key: str, part: str, versions: tuple[Version, ...]
+               ) -> tuple[Rule, Version, Effect] | None:
+    word = words.find(part)
+    if word is None:
+        near = _near(part, tuple(w.name for w in words.words))
+        if words.unknown is None or (words.unknown is Effect.IGNORED and not near):
+            return None
+        return Rule(words.file, key, part, effect=words.unknown, instead=near, unknown=True), versions[0], words.unknown
+    for one in versions:
+        effect = _word_effect(words, word, one)
+        if effect is not None:
+            instead = _replacement(word, one, lambda name, version: _has_word(words, name, version))
+            return Rule(words.file, key, part, word.since, word.until, effect, instead, note=word.note), one, effect
+    return None
+
+
+def _word_effect(words: Words, word: Life, version: Version) -> Effect | None:
+    return (words.unknown or Effect.FATAL) if version < word.since else word.change_in(version)
+
+
+def _has_word(words: Words, name: str, version: Version) -> bool:
+    word = words.find(name)
+    return word is not None and _word_effect(words, word, version) is None
+
+
+def _key_has(file: str) -> Callable[[str, Version], bool]:
+    def has(name: str, version: Version) -> bool:
+        key = _KEYS.get((file, name.casefold()))
+        return key is None or key.effect_in(version) is None     # "KEY=VALUE" and texts are for the reader
+    return has
+
+
+def _replacement(life: Life, version: Version, has: Callable[[str, Version], bool]) -> str:
+    """The first of its replacements that the version has."""
+    return next((one for one in life.instead.split("|") if one and has(one, version)), "")
+
+
+@lru_cache(maxsize=1024)
+def _near(text: str, known: tuple[str, ...]) -> str:
+    if not text or len(text) > _LONGEST:
+        return ""
+    by_small = {name.casefold(): name for name in known}
+    given = text.casefold()
+    parts = _pairs(given)
+    likely = sorted(by_small, key=lambda name: -len(parts & _pairs(name)) / (len(parts) + len(_pairs(name))))[:6]
+    close = difflib.get_close_matches(given, likely, n=1, cutoff=0.75)
+    return by_small[close[0]] if close else ""
+
+
+@lru_cache(maxsize=4096)
+def _pairs(text: str) -> frozenset[str]:
+    return frozenset(text[i:i + 2] for i in range(len(text) - 1)) or frozenset((text,))

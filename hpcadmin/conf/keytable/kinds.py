@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 Version = tuple[int, int]
@@ -19,6 +21,11 @@ class Effect(Enum):
     DEPRECATED = "still read, to be replaced"
 
 
+# From this version on, scontrol reconfigure replaces every daemon's process by a new one that reads all files anew;
+# before, daemons read their files again in place, and what they have loaded or sized stays.
+NEW_PROCESS: Version = (23, 11)
+
+
 class Apply(Enum):
     """What it takes until a changed key is in force, from the least to the most. The value is what an admin is told."""
 
@@ -31,6 +38,11 @@ class Apply(Enum):
     JOBS_LOST = "restart slurmctld and every slurmd with no job left: running and pending jobs are lost"
 
 
+_LONGEST_NUMBER = 40
+_WHOLE = re.compile(r"[+]?(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)(k?)")
+_FLOAT = re.compile(r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)(e[+-]?[0-9]+)?")
+
+
 class Form(Enum):
     """What Slurm's parser takes as a value of a key; anything else is a parse error, which is fatal."""
 
@@ -39,30 +51,43 @@ class Form(Enum):
     UINT16 = "a whole number up to 65535"
     UINT32 = "a whole number up to 4294967295"
     UINT64 = "a whole number"
-    LONG = "a whole number, may be negative"
     FLOAT = "a number"
-    LINE = "the rest of the line"
+
+    def takes(self, text: str) -> bool:
+        """Whether Slurm's parser takes `text`: as C's strtoul does, hexadecimal and octal too, K for 1024."""
+        small = text.casefold()
+        if self is Form.TEXT:
+            return True
+        if self is Form.BOOLEAN:
+            return small in ("yes", "up", "true", "1", "no", "down", "false", "0")
+        if small in ("unlimited", "infinite"):
+            return True
+        if self is Form.FLOAT:
+            return len(text) <= _LONGEST_NUMBER and _FLOAT.fullmatch(small) is not None
+        match = _WHOLE.fullmatch(small) if len(text) <= _LONGEST_NUMBER else None
+        if match is None or (match[2] and self is Form.UINT16):
+            return False
+        digits = match[1]
+        base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
+        number = int(digits, base) * (1024 if match[2] else 1)
+        return number < {Form.UINT16: 2 ** 16, Form.UINT32: 2 ** 32, Form.UINT64: 2 ** 64}[self]
 
 
 @dataclass(frozen=True)
-class Key:
-    """One key of one kind of statement, and its life.
+class Life:
+    """What a key, or a word of its value, goes through.
 
-    file: the kind of statement as `keys.statement` names it. since: first version that has it. changes: what happened
-    to it later, each from that version on, oldest first: ((23, 2), DEPRECATED), ((23, 11), FATAL). instead: what to
-    write in its place. applied: what a change of it takes since later versions: ((23, 11), Apply.X) is X from 23.11 on.
-    alias: the key that it is another name of. sure: False where neither source nor daemon of a version was seen.
+    since: first version that has it. changes: what happened to it later, each from that version on, oldest first:
+    ((23, 2), DEPRECATED), ((23, 11), FATAL). instead: what to write in its place, a bare key with the same value; of
+    several, apart by |, the first that the version has. note: what else an admin must know. sure: False where neither
+    source nor daemon of a version was seen.
     """
 
-    file: str
     name: str
-    form: Form = Form.TEXT
     since: Version = OLDEST
     changes: tuple[tuple[Version, Effect], ...] = ()
     instead: str = ""
-    apply: Apply = Apply.RECONFIGURE
-    applied: tuple[tuple[Version, Apply], ...] = ()
-    alias: str = ""
+    note: str = ""
     sure: bool = True
 
     @property
@@ -70,15 +95,36 @@ class Key:
         """First version in which it is no longer as it was."""
         return self.changes[0][0] if self.changes else None
 
-    def effect_in(self, version: Version) -> Effect | None:
-        """None where the version has it and has nothing to say about it."""
-        if version < self.since:
-            return Effect.FATAL
+    def change_in(self, version: Version) -> Effect | None:
+        """What became of it by that version; None before it changed."""
         found = None
         for start, effect in self.changes:
             if version >= start:
                 found = effect
         return found
+
+
+@dataclass(frozen=True)
+class Key(Life):
+    """One key of one kind of statement.
+
+    file: the kind of statement as `keys.statement` names it. apply: what a change of it takes before 23.11; applied:
+    what it takes since later versions: ((23, 11), Apply.X) is X from 23.11 on. alias: the key that it is another name
+    of. needs: plug-ins of which one must be in use, else no daemon knows the key. several: first version in which the
+    lines of a key that stands more than once add up; None where the last one counts.
+    """
+
+    file: str = ""
+    form: Form = Form.TEXT
+    apply: Apply = Apply.RECONFIGURE
+    applied: tuple[tuple[Version, Apply], ...] = ()
+    alias: str = ""
+    needs: tuple[str, ...] = ()
+    several: Version | None = None
+
+    def effect_in(self, version: Version) -> Effect | None:
+        """None where the version has it and has nothing to say about it."""
+        return Effect.FATAL if version < self.since else self.change_in(version)
 
     def apply_in(self, version: Version) -> Apply:
         found = self.apply
@@ -86,3 +132,72 @@ class Key:
             if version >= start:
                 found = apply
         return found
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words that the value of a key is made of.
+
+    unknown: what a daemon does with a word that its version does not have; None where it may be anybody's own, such as
+    the name of a plug-in that the site has built. prefix: what plug-in names may be written with or without.
+    by_part: Slurm looks for the word anywhere in the value, so a longer word that has it inside counts as it.
+    """
+
+    file: str
+    key: str
+    words: tuple[Life, ...]
+    unknown: Effect | None = Effect.FATAL
+    prefix: str = ""
+    by_part: bool = False
+
+    def find(self, text: str) -> Life | None:
+        """The word that `text` is: "autobind=cores" is the word "autobind="."""
+        given = text.casefold()
+        if self.prefix and not given.startswith(self.prefix):
+            given = self.prefix + given
+        for word in self.words:
+            name = word.name.casefold()
+            if given == name or (name.endswith("=") and given.startswith(name)) or (self.by_part and name in given):
+                return word
+        return None
+
+
+_NOTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_/=]*)(?:[+](\d\d)[.](\d\d))?(?:-(\d\d)[.](\d\d))?")
+
+
+def noted(text: str, gone: Effect = Effect.FATAL) -> Iterator[Life]:
+    """"TLSType+24.05 SchedulerAuth-24.05": names with the first version that has them, and the first that does not."""
+    for word in text.split():
+        match = _NOTED.fullmatch(word)
+        if match is None:
+            raise ValueError(word)
+        since = (int(match[2]), int(match[3])) if match[2] else OLDEST
+        yield Life(match[1], since, (((int(match[4]), int(match[5])), gone),) if match[4] else ())
+
+
+def table(file: str, forms: Mapping[Form, str], *more: Key, apply: Apply = Apply.RECONFIGURE,
+          before: Mapping[Apply, str] | None = None, always: Mapping[Apply, str] | None = None,
+          needs: tuple[str, ...] = ()) -> tuple[Key, ...]:
+    """The keys of one kind of statement, by the form of their values, in the notation of `noted`.
+
+    apply: what a change takes that is named nowhere else. before: until 23.11, when a reconfiguration came to be
+    enough. always: in every version. more: keys with a longer story; they stand in for those of the same name.
+    """
+    early = {name: how for how, names in (before or {}).items() for name in names.split()}
+    ever = {name: how for how, names in (always or {}).items() for name in names.split()}
+    told = {key.name for key in more}
+    found = []
+    for form, text in forms.items():
+        found += [Key(life.name, life.since, life.changes, file=file, form=form, needs=needs)
+                  for life in noted(text) if life.name not in told]
+    found += [replace(key, file=file) for key in more]
+    unknown = {*early, *ever} - {key.name for key in found}
+    if unknown:
+        raise ValueError(f"{file}: {sorted(unknown)}")
+    return tuple(_applied(key, early.get(key.name), ever.get(key.name, apply)) for key in found)
+
+
+def _applied(key: Key, early: Apply | None, ever: Apply) -> Key:
+    if early is None:
+        return replace(key, apply=ever)
+    return replace(key, apply=early, applied=((NEW_PROCESS, ever),))
