@@ -68,7 +68,8 @@ def test_a_setting(text: str, expected: str) -> None:
     ("NodeName=m[1-3] NodeAddr=a[1-2]", "has 2 names for the 3"),
     ("NodeName=m[3-1]", "backwards"),
     ("NodeName=m[1-3", "do not pair"),
-    ("NodeName=m[1-999999999]", "more than 100000"),
+    ("NodeName=m[1-999999999]", "more than 65536 names"),
+    ("NodeName=m[1-2][1-60000]", "more than 100000 names"),
     ("NodeName=m[1-x]", "no range"),
     ("Include *.conf", "patterns"),
     ("Include %c.conf", "ClusterName= has to stand above"),
@@ -92,6 +93,7 @@ def test_what_slurm_refuses(text: str, words: str) -> None:
     ("Prolog=/a\0b", "NUL"),
     ("NodeSet=s Nodes=n1\nNodeSet=s Nodes=n2", "stands twice"),
     ("PartitionName=q Nodes=block{b1}", "node list function"),
+    ("NodeName=n[1-2]-ib", "23.11 takes it"),
 ])
 def test_what_slurm_takes_otherwise_than_it_looks(text: str, words: str) -> None:
     conf = slurm(text)
@@ -275,7 +277,7 @@ def test_other_files() -> None:
     ({"slurm.conf": "Prolog=" + "x" * (2 * 1024 * 1024)}, "a line of"),
     ({"slurm.conf": "Prolog=" + "x\\\n" * 2_000_000}, "a line of"),
     ({"slurm.conf": "NodeName=" + "[1-9]" * 50}, "more than 8 brackets"),
-    ({"slurm.conf": "\n".join(f"NodeName=a{i}n[1-90000]" for i in range(40))}, "in all lines"),
+    ({"slurm.conf": "\n".join(f"NodeName=a{i}n[1-60000]" for i in range(40))}, "in all lines"),
     ({"slurm.conf": "junk\n" * 100_000}, "more lines like these"),
 ])
 def test_sizes_have_an_end(texts: dict[str, Any], words: str) -> None:

@@ -132,7 +132,8 @@ def test_an_edit_touches_only_its_lines(lines: list[str], data: st.DataObject) -
     assert [(v.key, v.text) for v in changed.values if v.key != key] == [
         (v.key, v.text) for v in statement.values if v.key != key]
     comments = [line.split("#", 1)[1] for line in file.lines if "#" in line]
-    assert [end for end in (line.rsplit("#", 1)[-1] for line in after.lines if "# " in line) if end in comments] == comments
+    ends = [line.rsplit("#", 1)[-1] for line in after.lines if "# " in line]
+    assert [end for end in ends if end in comments] == comments
 
 
 @given(st.lists(LINES, min_size=1, max_size=12), st.data())

@@ -12,7 +12,9 @@ from hpcadmin.errors import UsageError
 from hpcadmin.hosts import MAX_HOSTS
 
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_SUFFIX = re.compile(r"\][^,\[\]]+(?:,|\Z)")
 MAX_BRACKETS = 8
+MAX_RANGE = 65_536                       # Slurm's own limit for one range
 
 
 @lru_cache(maxsize=256)
@@ -45,6 +47,11 @@ def split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
+def has_suffix(text: str) -> bool:
+    """Whether a name goes on behind its last bracket, which Slurm takes from 23.11 on."""
+    return "]" in text and bool(_SUFFIX.search(text))
+
+
 def _part(part: str, whole: str, room: int) -> list[str]:
     pieces = re.split(r"\[([^\[\]]*)\]", part)
     if len(pieces) // 2 > MAX_BRACKETS:
@@ -69,6 +76,9 @@ def _numbers(ranges: str, whole: str, room: int) -> list[str]:
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:
             raise _malformed(whole, f"[{item[:40]}] runs backwards")
+        if high - low >= MAX_RANGE:
+            raise UsageError(f"host list {_short(whole)}: [{item[:40]}] is more than {MAX_RANGE} names, which Slurm "
+                             "does not take")
         if high - low + len(found) >= room:
             raise UsageError(f"host list {_short(whole)} has more than {MAX_HOSTS} names")
         width = len(match[1])

@@ -73,6 +73,9 @@ class Lines:
         except UsageError as exc:
             self.faults.append(Fault(statement.place, exc.what))
             return ()
+        if hostlist.has_suffix(text):
+            self.faults.append(Fault(statement.place, f"{text[:60]!r}: up to Slurm 23.02 a name has to end with its "
+                             "brackets, 23.11 takes it", fatal=False))
         before, self._names = self._names, self._names + len(found)
         if self._names <= MAX_NAMES:
             return found
