@@ -1,0 +1,111 @@
+"""Every rule put to a configuration: findings in order of severity and place, equal ones as one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from hpcadmin.conf.check import rules
+from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
+from hpcadmin.conf.existing.parts import Place
+from hpcadmin.errors import UsageError
+
+_ORDER = {severity: number for number, severity in enumerate(Severity)}
+MAX_OF_A_RULE = 500
+
+
+@dataclass(frozen=True)
+class Result:
+    """ignored: how many findings each ignored rule would have had."""
+
+    findings: tuple[Finding, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything is above NOTE."""
+        return any(finding.severity is not Severity.NOTE for finding in self.findings)
+
+
+def check(situation: Situation) -> tuple[Finding, ...]:
+    """All findings. A rule that breaks on what the files say is a finding itself."""
+    return judge(situation).findings
+
+
+def judge(situation: Situation, ignore: Iterable[str] = (), more: Iterable[Finding] = (), *,
+          strict: bool = False) -> Result:
+    """The same with rules left out. ignore: "gres.links_length", or "gres" for all of a subject; raises UsageError for
+    what is no rule. more: findings of other origin, sorted in. strict: a rule that breaks raises, as tests want it."""
+    known = every_rule()
+    left_out = tuple(dict.fromkeys(ignore))
+    _must_exist(left_out, known)
+    found = [*more]
+    for name, rule in known:
+        found += _of(name, rule, situation, strict=strict)
+    kept = [finding for finding in found if not _ignored(finding.rule, left_out)]
+    counted = tuple((name, sum(1 for f in found if _ignored(f.rule, (name,)))) for name in left_out)
+    return Result(tuple(sorted(_folded(kept), key=_key)), counted)
+
+
+@cache
+def every_rule() -> tuple[tuple[str, Rule], ...]:
+    """(name, rule) of all modules under rules, in the order of their names."""
+    found = []
+    for module in sorted(pkgutil.iter_modules(rules.__path__), key=lambda item: item.name):
+        if not module.name.startswith("_"):
+            loaded = importlib.import_module(f"{rules.__name__}.{module.name}")
+            found += [(f"{module.name}.{getattr(rule, '__name__', 'rule').strip('_')}", rule) for rule in loaded.RULES]
+    return tuple(found)
+
+
+def _must_exist(names: Sequence[str], known: Sequence[tuple[str, Rule]]) -> None:
+    subjects = {name.split(".", 1)[0] for name, _ in known} | {"text"}
+    for name in names:
+        if name not in subjects and name not in {own for own, _ in known}:
+            raise UsageError(f"{name!r} is no rule of conf check", hint="a rule stands in brackets behind each finding")
+
+
+def _ignored(rule: str, names: Sequence[str]) -> bool:
+    return any(rule == name or rule.startswith(f"{name}.") for name in names)
+
+
+def _of(name: str, rule: Rule, situation: Situation, *, strict: bool) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        for finding in rule(situation):
+            if len(found) >= MAX_OF_A_RULE:
+                found.append(Finding(Severity.NOTE, f"more than {MAX_OF_A_RULE} findings of {name}: the rest is not "
+                                     "shown", rule=name))
+                break
+            found.append(finding if finding.rule else replace(finding, rule=name))
+    except Exception as exc:  # the files are anybody's: what one rule cannot take must not hide what others find
+        if strict:
+            raise
+        found.append(Finding(Severity.WRONG, f"the rule {name} could not be applied: {type(exc).__name__}: {exc}",
+                             "what it would have found is not known; please report it", rule=name))
+    return found
+
+
+def _folded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings that say the same of other lines or nodes are one, with the places, nodes and right lines of all."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.rule, finding.severity, finding.what, finding.means, finding.versions)
+        groups.setdefault(key, []).append(finding)
+    for members in groups.values():
+        first = members[0]
+        if len(members) == 1:
+            yield first
+            continue
+        places = list(dict.fromkeys(place for f in members for place in (f.place, *f.more) if place is not None))
+        yield replace(first, place=places[0] if places else None, more=tuple(places[1:]),
+                      nodes=tuple(dict.fromkeys(node for f in members for node in f.nodes)),
+                      right=tuple(dict.fromkeys(line for f in members for line in f.right)))
+
+
+def _key(finding: Finding) -> tuple[int, str, int, str, str]:
+    place = finding.place or Place("", 0)
+    return (_ORDER[finding.severity], place.file, place.line, finding.rule, finding.what)
