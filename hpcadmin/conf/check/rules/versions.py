@@ -127,7 +127,8 @@ def _upgrade(situation: Situation, life: Life, place: Place, more: str, said: se
     now = max(situation.versions, default=None)
     for version, effect in life.effects:
         if (now is None or version > now) and effect not in said and _worse(effect, said):
-            yield Finding(Severity.NOTE, f"{life.what}{more}", f"the upgrade to {show(version)} ends it: "
+            ends = "ends it" if effect is Effect.FATAL else "changes it"
+            yield Finding(Severity.NOTE, f"{life.what}{more}", f"the upgrade to {show(version)} {ends}: "
                           f"{_MEANS[effect]}", life.instead, place, versions=())
             return
 
