@@ -265,7 +265,7 @@ def test_features_name_the_network() -> None:
     roce = Nic("mlx5_0", rdma="mlx5_0", link_layer="Ethernet", state="ACTIVE", rate_gbps=200.0)
     down = Nic("mlx5_1", rdma="mlx5_1", link_layer="InfiniBand", state="DOWN", rate_gbps=10.0)
     wired = Nic("eth0", state="up", rate_gbps=25.0)
-    for nics, feature in [((roce, down, wired), "roce200"), ((down, wired), "eth25")]:
+    for nics, feature in [((roce, down, wired), "roce,200g"), ((down, wired), "25g")]:
         assert f"Features={feature} " in line(go(m.inventory((["n1"], replace(m.LAB, nics=nics)))), "NodeName=")
 
 

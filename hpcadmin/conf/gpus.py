@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
+from hpcadmin.conf import mig
+from hpcadmin.conf.keys import Version
 from hpcadmin.conf.parts import Kind, Problem
-from hpcadmin.conf.sockets import Layout, Near, fits, near_cores
+from hpcadmin.conf.sockets import Layout, Near, fits, misfit, near_cores
+from hpcadmin.conf.typenames import Types
 from hpcadmin.facts import faulty_links
 from hpcadmin.model import Gpu, Node
+from hpcadmin.site import NodeGroup, Site
 from hpcadmin.text import fold_ids
 
 FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env", "intel": "intel_gpu_env"}
 _FILES = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}", "intel": "/dev/dri/renderD{}"}
-_BRANDS = frozenset([
-    "nvidia", "amd", "intel", "intel(r)", "corporation", "tesla", "geforce", "quadro", "instinct", "radeon", "graphics",
-    "data", "center", "gpu", "accelerator", "device"])
 _PCI = re.compile(r"([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _NO_LINK = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PCIE"})
@@ -24,7 +27,10 @@ _NO_LINK = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PCIE"})
 
 @dataclass(frozen=True)
 class Device:
-    """One line of gres.conf without its node names. cores, links: "" is left out."""
+    """One record of gres.conf without its node names. cores, links: "" is left out.
+
+    place: of its GPU in PCI bus order. several: all of the files, with commas, are this one device (MIG).
+    """
 
     type: str
     file: str
@@ -33,50 +39,53 @@ class Device:
     cores_why: str = ""
     links: str = ""
     links_why: str = ""
+    place: int = 0
+    several: bool = False
+    profile: str = ""
 
 
-def gpu_type(model: str, names: Mapping[str, str]) -> str:
-    """A short type name: the site's for this model, else by rule ("NVIDIA H100 80GB HBM3" is h100); "" for none."""
-    if model in names:
-        return names[model]
-    words = [w for w in re.split(r"[\s/_-]+", model.casefold()) if w and w not in _BRANDS]
-    if not words:
-        return ""
-    first = words[0].strip("[]()")
-    if first in ("rtx", "gtx", "titan", "max", "arc") and len(words) > 1:
-        return _clean(_series(first, words[1:]))
-    numbered = next((w.strip("[]()") for w in words if re.fullmatch(r"\W?[a-z]{1,3}\d{1,4}[a-z]{0,2}\W?", w)), None)
-    return _clean(numbered or first)
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What the lines of all nodes depend on. version None: all that are known. partial: Cores= may be part of a socket
+    (the site's word, and the version takes it)."""
 
-
-def _series(brand: str, rest: Sequence[str]) -> str:
-    if re.fullmatch(r"[a-z]\d{3,4}", rest[0]):        # RTX A6000 is sold and spoken of as A6000
-        return rest[0]
-    name = brand
-    for word in rest:
-        if word in ("ti", "super", "ada", "pro", "xp", "x", "v", "rtx") or re.fullmatch(r"\d{3,4}[a-z]{0,2}", word):
-            name += word
-        else:
-            break
-    return name
-
-
-def _clean(text: str) -> str:
-    text = re.sub(r"[^a-z0-9_.]", "", text)
-    return text if not text or text[0].isalpha() else f"gpu{text}"
+    types: Types
+    site: Site
+    version: Version | None = None
+    partial: bool = False
 
 
 def bus_order(gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | str:
-    """The GPUs in PCI bus order, which is the index that jobs see; or why it cannot be told."""
+    """The GPUs in PCI bus order, which is the index that jobs see; or why it cannot be told. Partitions of one AMD GPU
+    are at one address, and in the order of their render devices."""
     places = []
     for gpu in gpus:
         match = _PCI.fullmatch(gpu.pci)
         if not match:
             return "the PCI address of " + (f"GPU {gpu.index}" if gpu.index is not None else "a GPU") + " is not known"
-        places.append(tuple(int(part, 16) for part in match.groups()))
-    if len(set(places)) != len(places):
-        return "two GPUs have the same PCI address"
-    return tuple(gpu for _, gpu in sorted(zip(places, gpus, strict=True), key=lambda pair: pair[0]))
+        places.append((*(int(part, 16) for part in match.groups()), gpu.minor if gpu.vendor == "amd" else None))
+    order = sorted(zip(places, gpus, strict=True), key=lambda pair: (pair[0][:4], pair[0][4] or 0))
+    for (one, first), (other, second) in pairwise(order):
+        if one[:4] == other[:4] and (one == other or None in (one[4], other[4])):
+            return f"two GPUs have the same PCI address {first.pci}" + (
+                ", and their render devices are not known" if first.vendor == second.vendor == "amd" else "")
+    return tuple(gpu for _, gpu in order)
+
+
+def virtual_functions(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """NVIDIA's virtual functions: beside their GPU, of its kind, and some of them no function 0. They belong to virtual
+    machines; no job can use them."""
+    buses: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.vendor == "nvidia":
+            buses.setdefault(gpu.pci.rsplit(":", 1)[0], []).append(gpu)
+    found: list[Gpu] = []
+    for beside in buses.values():
+        first = next((gpu for gpu in beside if gpu.pci.endswith(":00.0")), None)
+        others = [gpu for gpu in beside if gpu is not first]
+        if first and any(not gpu.pci.endswith(".0") for gpu in others):
+            found += others
+    return tuple(found)
 
 
 def device_file(gpu: Gpu) -> tuple[str, str]:
@@ -96,28 +105,33 @@ def device_file(gpu: Gpu) -> tuple[str, str]:
 
 def links(node: Node, gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], str]:
     """Links= of each GPU in the order given and the reason; no values, and why, when there are none to write."""
-    if not node.gpu_links:
+    return _links(node.gpu_links, tuple(gpu.index for gpu in gpus))
+
+
+@lru_cache(maxsize=1024)
+def _links(labels: tuple[tuple[str, ...], ...], indices: tuple[int | None, ...]) -> tuple[tuple[str, ...], str]:
+    if not labels:
         return (), "no source tells how the GPUs are linked, so no Links"
-    indices = [gpu.index for gpu in gpus]
-    size = len(node.gpu_links)
-    if sorted(i for i in indices if i is not None) != list(range(len(gpus))) or size != len(gpus) or any(
-            len(row) != size for row in node.gpu_links):
+    size = len(labels)
+    if sorted(i for i in indices if i is not None) != list(range(len(indices))) or size != len(indices) or any(
+            len(row) != size for row in labels):
         return (), "the link matrix does not have a row and a column for each GPU, so no Links"
     rows = []
     for i in indices:
-        row = [_count(node.gpu_links[i or 0][j or 0], same=i == j) for j in indices]
+        row = [_count(labels[i or 0][j or 0], same=i == j) for j in indices]
         if None in row:
             return (), "the link matrix is incomplete, so no Links"
         rows.append([n for n in row if n is not None])
     if any(rows[a][b] != rows[b][a] for a in range(size) for b in range(a)):
         return (), "the link matrix is not symmetric, so no Links"
-    faulty = faulty_links(node.gpu_links)
+    faulty = faulty_links(labels)
     if faulty:
         # A fault that is written down here would be the rule from then on.
-        return (), f"the NVLinks of {', '.join(f'GPU {node.gpus[n].index}' for n in faulty)} look faulty, so no Links"
+        return (), f"the NVLinks of {', '.join(f'GPU {n}' for n in faulty)} look faulty, so no Links"
     if not any(n > 0 for row in rows for n in row):
-        return (), "no GPU has an NVLink to another, so no Links"
-    return tuple(",".join(map(str, row)) for row in rows), "NVLinks to each GPU of the node; -1 is the GPU itself"
+        return (), "no GPU has a link to another, so no Links"
+    what = "XGMI: 1 for a link" if any("XGMI" in row for row in labels) else "NVLinks"
+    return tuple(",".join(map(str, row)) for row in rows), f"{what} to each GPU of the node; -1 is the GPU itself"
 
 
 def _count(label: str, *, same: bool) -> int | None:
@@ -131,47 +145,67 @@ def _count(label: str, *, same: bool) -> int | None:
     return 0 if label in _NO_LINK else None
 
 
-def devices(node: Node, gpus: Sequence[Gpu], layout: Layout,
-            names: Mapping[str, str]) -> tuple[tuple[Device, ...], list[Problem]]:
-    """gres.conf's devices of a node whose GPUs are in bus order, and what keeps them from being written."""
+def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
+            group: NodeGroup | None = None) -> tuple[tuple[Device, ...], list[Problem]]:
+    """gres.conf's devices of a node whose GPUs are in bus order, and what keeps them from being written by hand."""
     problems: list[Problem] = []
-    found = []
+    found: list[Device] = []
 
     def wrong(kind: Kind, what: str, hint: str = "") -> None:
         problems.append(Problem(kind, what, node.name, hint=hint))
 
     link_rows, links_why = links(node, gpus)
+    sliced = any(mig.enabled(gpu) for gpu in gpus)
+    if sliced:
+        link_rows, links_why = (), "no Links: MIG devices have none"
     for place, gpu in enumerate(gpus):
         name = f"GPU {gpu.index if gpu.index is not None else place}"
-        kind = gpu_type(gpu.model, names)
-        if not kind:
-            wrong(Kind.UNKNOWN, f"{name}: no type name can be made from model {gpu.model[:60]!r}",
-                  "name it in site.toml [slurm.gpu_types]")
         path, why_not = device_file(gpu)
         if why_not:
             wrong(Kind.UNKNOWN, f"{name}: {why_not}", "is the driver loaded? run discover again")
-        if gpu.mig.casefold() == "enabled":
-            wrong(Kind.SITE, f"{name} is in MIG mode, which hand-written lines cannot describe")
-        cores, cores_why = _cores(near_cores(node.cpu, gpu), layout)
-        found.append(Device(kind, path, FLAGS.get(gpu.vendor, ""), cores, cores_why,
-                            link_rows[place] if link_rows else "", links_why))
-    files = [d.file for d in found if d.file]
-    if len(set(files)) != len(files):
-        wrong(Kind.FAULT, "two GPUs have the same device file")
-    if len({d.flags for d in found}) > 1:
-        wrong(Kind.SITE, "GPUs of several vendors in one node: their Flags cannot stand together")
+        cores, cores_why = _cores(near_cores(node.cpu, gpu), layout, partial=terms.partial)
+        flags = FLAGS.get(gpu.vendor, "")
+        if mig.enabled(gpu):
+            parts, wrongs = mig.slices(node.name, name, gpu, terms.types)
+            files, more = mig.files(node.name, name, gpu, group) if not wrongs else ((), [])
+            problems += [*wrongs, *more]
+            found += [Device(kind, file, flags, cores, cores_why, "", links_why, place, several=True, profile=profile)
+                      for (kind, profile), file in zip(parts, files, strict=False)]
+            continue
+        kind = terms.types.of(gpu)
+        if not kind:
+            wrong(Kind.UNKNOWN, f"{name}: no type name can be made from model {gpu.model[:60]!r}",
+                  "name it in site.toml [slurm.gpu_types]")
+        found.append(Device(kind, path, flags, cores, cores_why, link_rows[place] if link_rows else "", links_why,
+                            place))
+    problems += together(node.name, gpus, [d.file for d in found if d.file and not d.several])
     return tuple(found), problems
 
 
-def _cores(near: Near, layout: Layout) -> tuple[str, str]:
+def together(node: str, gpus: Sequence[Gpu], files: Sequence[str]) -> list[Problem]:
+    """What is wrong with the GPUs of a node as a set."""
+    problems = []
+    if len(set(files)) != len(files):
+        problems.append(Problem(Kind.FAULT, "two GPUs have the same device file", node))
+    if len({gpu.vendor for gpu in gpus}) > 1:
+        problems.append(Problem(Kind.SITE, "GPUs of several vendors in one node: their Flags cannot stand together",
+                                node))
+    virtual = virtual_functions(gpus)
+    if virtual:
+        problems.append(Problem(Kind.FAULT, f"{', '.join(g.pci for g in virtual[:8])} look like virtual functions "
+                                "(vGPU), which belong to virtual machines and not to jobs", node))
+    return problems
+
+
+def _cores(near: Near, layout: Layout, *, partial: bool) -> tuple[str, str]:
     if near.cores is None:
         return "", f"no Cores, so all cores: {near.why}"
-    if not layout.spans:
-        return "", "no Cores, so all cores: the node's cores are not known one by one"
-    if len(near.cores) == sum(len(s) for s in layout.spans):
+    if len(near.cores) == layout.cores:
         return "", "no Cores: all cores are near it"
     text = fold_ids(near.cores)
-    if not fits(layout, near):
-        return "", (f"no Cores, so all cores: the cores near it ({text}) are not exactly one socket of "
-                    f"{layout.cores_per_socket}, which Slurm 24.11 and later refuse")
-    return text, near.why
+    if fits(layout, near):
+        return text, near.why
+    wrong = misfit(layout, near)
+    if partial:
+        return text, f"{near.why}; [slurm] partial_cores: {wrong}"
+    return "", f"no Cores, so all cores: {wrong}"

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcadmin.conf.gpus import Device, bus_order, devices, gpu_type
+from hpcadmin.conf import features as feature
+from hpcadmin.conf.gpus import Device, Terms, bus_order
+from hpcadmin.conf.gres import Gres, plan
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.sockets import Layout, Mode, layout
 from hpcadmin.hosts import expand, is_node_name
@@ -20,6 +22,7 @@ _NVIDIA = "10de"
 # Problems with what decides no line of ours; every other problem might.
 _ELSEWHERE = re.compile(
     r"(?i)(addresses|dmi|ibstat|infiniband|kernel|lscpu|net|nics?|os_release|ports?|slurmd|time|tools)\b")
+_NO_SMT = ("off", "forceoff", "notsupported", "notimplemented")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,6 @@ class Machine:
     memory_mib: int
     memory_why: str
     group: NodeGroup | None
-    features: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -50,6 +52,7 @@ class Shape:
     own_name: str = ""           # the node's name where it needs a line of its own (another host name)
     hostname: str = ""
     address: str = ""
+    sockets_why: str = ""        # why these sockets
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,14 @@ class Written:
 
     machine: Machine
     shape: Shape
-    devices: tuple[Device, ...]
+    gres: Gres
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return self.gres.devices
 
 
-def read(node: Node, groups: Mapping[str, NodeGroup], site: Site, *,
-         as_is: bool) -> tuple[Machine | None, list[Problem]]:
+def read(node: Node, groups: Mapping[str, NodeGroup], *, as_is: bool) -> tuple[Machine | None, list[Problem]]:
     """The machine, or None and why not. as_is: faults are taken as they are; what is unknown stays a problem."""
     group = groups.get(node.name)
     problems = [] if as_is else _faults(node, group)
@@ -72,9 +78,9 @@ def read(node: Node, groups: Mapping[str, NodeGroup], site: Site, *,
     if memory is None:
         problems.append(Problem(Kind.UNKNOWN, f"memory: {memory_why}", node.name))
     plain = layout(node.cpu, Mode.PACKAGE)
-    if isinstance(plain, str):
+    if isinstance(plain, str) and not any(isinstance(layout(node.cpu, mode), Layout) for mode in Mode):
         problems.append(Problem(Kind.UNKNOWN, f"CPUs: {plain}", node.name))
-    if "gpus" in node.unknown:
+    if node.lacks("gpus"):
         problems.append(Problem(Kind.UNKNOWN, "GPUs: no source tells whether it has any", node.name))
     order = bus_order(node.gpus)
     if isinstance(order, str):
@@ -82,7 +88,7 @@ def read(node: Node, groups: Mapping[str, NodeGroup], site: Site, *,
         order = ()
     if problems or memory is None:
         return None, problems
-    return Machine(node, order, memory, memory_why, group, features(node, order, group, site)), []
+    return Machine(node, order, memory, memory_why, group), []
 
 
 def groups_by_node(site: Site) -> tuple[dict[str, NodeGroup], list[Problem]]:
@@ -99,39 +105,41 @@ def groups_by_node(site: Site) -> tuple[dict[str, NodeGroup], list[Problem]]:
 
 
 def cpu_memory(node: Node) -> tuple[int | None, str]:
-    """MemTotal without memory-only NUMA nodes (GPU memory on Grace), in MiB, and the reason; None where not known."""
-    if node.memory_mib is None:
+    """What slurmd counts, or else MemTotal rounded down, without memory-only NUMA nodes (GPU memory on Grace), in MiB,
+    and the reason; None where not known."""
+    total, what = (node.memory_mib, "MemTotal") if node.real_memory_mib is None else (
+        node.real_memory_mib, "memory as slurmd counts it")
+    if total is None:
         return None, "not known"
-    if node.memory_mib < 64:
-        return None, f"{node.memory_mib} MiB cannot be"
+    if total < 64:
+        return None, f"{total} MiB cannot be"
     apart = [n for n in node.cpu.numa if not n.cpus]
     if any(n.memory_mib is None for n in apart):
         return None, ("the size of NUMA node " + ", ".join(str(n.id) for n in apart if n.memory_mib is None)
                       + " without CPUs is not known, and it may be GPU memory")
     rest = sum(n.memory_mib or 0 for n in apart)
-    if not rest:
-        return node.memory_mib, "MemTotal"
-    return node.memory_mib - rest, f"MemTotal without {rest} MiB of NUMA nodes that have no CPUs (GPU memory)"
+    own = [n.memory_mib for n in node.cpu.numa if n.cpus]
+    if not rest or (None not in own and abs(total - sum(n or 0 for n in own)) <= 0.02 * total):
+        return total, what                   # some sources leave it out themselves
+    if rest >= total - 64:
+        return None, f"{what} is {total} MiB, NUMA nodes without CPUs have {rest}: what the CPUs have is not known"
+    return total - rest, f"{what} without {rest} MiB of NUMA nodes that have no CPUs (GPU memory)"
 
 
-def features(node: Node, gpus: Sequence[Gpu], group: NodeGroup | None, site: Site) -> tuple[str, ...]:
-    """GPU types, the rate of the fastest RDMA ports (or else of the wired network), and the site's own."""
-    found = list(dict.fromkeys(t for t in (gpu_type(g.model, site.slurm.gpu_types) for g in gpus) if t))
-    real = [n for n in node.nics if not n.virtual and n.rate_gbps]
-    rdma = [n for n in real if n.rdma and n.state.upper() == "ACTIVE"]
-    wired = [n for n in real if not n.rdma and n.state.casefold() == "up"]
-    for nics, names in ((rdma, {"InfiniBand": "ib", "Ethernet": "roce"}), (wired, {"": "eth", "Ethernet": "eth"})):
-        fastest = max(nics, key=lambda n: (n.rate_gbps or 0.0, n.link_layer), default=None)
-        if fastest is not None and fastest.link_layer in names:
-            found.append(f"{names[fastest.link_layer]}{fastest.rate_gbps:g}")
-            break
-    return tuple(dict.fromkeys([*found, *(group.features if group else ())]))
+def features(machine: Machine, types: Sequence[str], site: Site) -> tuple[str, ...]:
+    """What the hardware tells, unless the site does without, and the site's own."""
+    group = machine.group
+    wanted = group.features_auto if group and group.features_auto is not None else site.slurm.features_auto
+    own = group.features if group else ()
+    if not wanted:
+        return tuple(dict.fromkeys(own))
+    return tuple(dict.fromkeys([*feature.automatic(types, machine.node.cpu.model, machine.node.nics), *own]))
 
 
 def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
     """What this node has less of than its own PCI bus or the site says; contradictions found while reading it."""
     what = [problem for problem in node.problems if not _ELSEWHERE.match(problem)]
-    if node.cpu.offline and not any("offline" in problem for problem in what):
+    if node.cpu.offline and not _smt_off(node) and not any("offline" in problem for problem in what):
         what.append(f"CPUs {', '.join(map(str, node.cpu.offline[:8]))} are offline")
     what += [text for address, text in _missing_gpus(node, group) if not any(address in known for known in what)]
     if group is not None:
@@ -157,30 +165,30 @@ def _missing_gpus(node: Node, group: NodeGroup | None) -> list[tuple[str, str]]:
     return lost + ghost
 
 
-def place(machine: Machine, mode: Mode, site: Site, *, on_node_line: bool) -> tuple[Written | None, list[Problem]]:
-    """The machine's shape and devices with `mode` for its sockets."""
+def _smt_off(node: Node) -> bool:
+    """Second threads that are off line because SMT is switched off, on every core."""
+    cpu = node.cpu
+    return (node.settings.get("SMT", "").casefold() in _NO_SMT and bool(cpu.cores)
+            and len(cpu.offline) % len(cpu.cores) == 0 and {len(core.cpus) for core in cpu.cores} == {1})
+
+
+def place(machine: Machine, mode: Mode, terms: Terms, why: str, *,
+          on_node_line: bool) -> tuple[Written | None, list[Problem]]:
+    """The machine's shape and gres with `mode` for its sockets, which was chosen because of `why`."""
     node = machine.node
     found = layout(node.cpu, mode)
     if isinstance(found, str):
         return None, [Problem(Kind.UNKNOWN, f"CPUs: {found}", node.name)]
-    units, problems = devices(node, machine.gpus, found, site.slurm.gpu_types)
+    gres, problems = plan(node, machine.gpus, found, terms, machine.group)
     if problems:
         return None, problems
     host = node.hostname.split(".", 1)[0]
     other = host if host and host != node.name.split(".", 1)[0] else ""
     address = node.addresses[0] if other and len(node.addresses) == 1 else ""
     group = machine.group.name if machine.group else ""
-    shape = Shape(found, gres(units), machine.features, group, mode.value if on_node_line else "",
-                  node.name if other else "", other, address)
-    return Written(machine, shape, units), []
-
-
-def gres(units: Sequence[Device]) -> str:
-    """gpu:p100:2,gpu:a5000:1 in the order in which the types first come on the bus."""
-    counts: dict[str, int] = {}
-    for unit in units:
-        counts[unit.type] = counts.get(unit.type, 0) + 1
-    return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+    shape = Shape(found, gres.text, features(machine, [d.type for d in gres.devices], terms.site), group,
+                  mode.value if on_node_line else "", node.name if other else "", other, address, why)
+    return Written(machine, shape, gres), []
 
 
 def interleaved(units: Sequence[Device]) -> bool:

@@ -1,17 +1,16 @@
-"""NodeName lines of slurm.conf and gres.conf's lines: nodes that are alike are folded into one."""
+"""NodeName lines of slurm.conf: nodes that are alike are one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
-from hpcadmin.conf.gpus import Device
+from hpcadmin.conf import reserved
+from hpcadmin.conf.features import MIB_PER_STEP, weight
 from hpcadmin.conf.grammar import scalar
 from hpcadmin.conf.machines import Shape, Written, memory_classes
 from hpcadmin.conf.names import natural, slurm_list
-from hpcadmin.conf.parts import Entry, Kind, Line, Problem, Section
-from hpcadmin.errors import UsageError
-from hpcadmin.hosts import expand
-from hpcadmin.site import NodeGroup, Scalar, Site
+from hpcadmin.conf.parts import Entry, Kind, Line, Problem
+from hpcadmin.site import Scalar, Site
 
 LARGE_MIB = 64 * 1024
 # Keys of a node line that follow from the hardware: another value would drain the node or hide a fault.
@@ -50,36 +49,69 @@ def told_by(members: Sequence[Written]) -> str:
     return f"inventory: {first} and {len(members) - 1} alike"
 
 
-def node_line(shape: Shape, memory: int, members: Sequence[Written], site: Site) -> tuple[Line, list[Problem]]:
+def weighed(written: Sequence[Written], site: Site) -> bool:
+    """Whether nodes differ in what their Weight= would come from."""
+    return site.slurm.weights_auto and len({
+        (len(w.machine.gpus), w.machine.memory_mib // MIB_PER_STEP) for w in written}) > 1
+
+
+def node_line(shape: Shape, memory: int, members: Sequence[Written], site: Site, *,
+              weights: bool = False) -> tuple[Line, list[Problem]]:
+    """weights: the nodes of the cluster differ, so that the line says which are taken first."""
     source = told_by(members)
-    found = shape.layout
-    sockets = "NUMA nodes taken as sockets" if found.mode.value else "sockets"
-    cpu_why = (f"{found.sockets} {sockets}, {found.cores_per_socket} cores each, {found.threads_per_core} threads a "
-               "core, as the nodes have them")
     entries = [Entry("NodeName", slurm_list(m.machine.name for m in members), "", source)]
     if shape.hostname:
         entries.append(Entry("NodeHostname", shape.hostname, "the node calls itself so", source))
     if shape.address:
         entries.append(Entry("NodeAddr", shape.address, "its only address; its name need not resolve", source))
-    entries += [Entry("CPUs", str(found.cpus), cpu_why, source), Entry("Sockets", str(found.sockets), cpu_why, source),
-                Entry("CoresPerSocket", str(found.cores_per_socket), cpu_why, source),
-                Entry("ThreadsPerCore", str(found.threads_per_core), cpu_why, source),
-                _real_memory(memory, members, site)]
+    entries += [*_cpus(shape, source), _real_memory(memory, members, site)]
     if shape.gres:
-        entries.append(Entry("Gres", shape.gres, "as many of each type as gres.conf has lines", source))
+        entries.append(_gres(members[0], source))
     if shape.features:
-        entries.append(_features(shape, members[0].machine.group, source))
+        entries.append(_features(shape, members[0], site, source))
     if shape.parameters:
         entries.append(Entry("Parameters", shape.parameters,
-                             "Sockets and Cores count NUMA nodes, which is what the GPUs are local to", source))
+                             f"Sockets and Cores count {shape.layout.mode.noun}s: {shape.sockets_why}", source))
+    if weights:
+        entries.append(Entry("Weight", str(weight(len(members[0].machine.gpus), memory)),
+                             "lighter nodes are taken first: those with fewer GPUs, then those with less memory",
+                             source))
     problems = _margin_problems(memory, site)
     group = members[0].machine.group
     if group is not None:
-        entries, more = _own_options(entries, group, memory, members[0].machine.name)
+        entries, more = _own_options(entries, members[0], memory, site)
         problems += more
     if not any(e.key.casefold() == "state" for e in entries):
         entries.append(Entry("State", "UNKNOWN", "slurmctld asks the node", "hpcadmin default"))
     return Line(tuple(entries)), problems
+
+
+def _cpus(shape: Shape, source: str) -> list[Entry]:
+    found = shape.layout
+    sockets = f"{found.mode.noun}s taken as sockets" if found.mode.value else "sockets"
+    why = (f"{found.sockets} {sockets}, {found.cores_per_socket} cores each, {found.threads_per_core} "
+           f"thread{'s' if found.threads_per_core > 1 else ''} a core, as the nodes have them")
+    if shape.sockets_why:
+        why += f"; {shape.sockets_why}"
+    return [Entry("CPUs", str(found.cpus), why, source), Entry("Sockets", str(found.sockets), why, source),
+            Entry("CoresPerSocket", str(found.cores_per_socket), why, source),
+            Entry("ThreadsPerCore", str(found.threads_per_core), why, source)]
+
+
+def _gres(member: Written, source: str) -> Entry:
+    """Marked as the site's where a part of it comes from site.toml alone."""
+    found, group = member.gres, member.machine.group
+    why = "as many of each type as gres.conf has lines"
+    if found.autodetect:
+        why = f"as many of each type as AutoDetect={found.autodetect} will find"
+    if group is None or not (found.shared or found.counted):
+        return Entry("Gres", found.text, why, source)
+    if found.shared:
+        why += f"; {found.per_gpu} {found.shared} on each"
+    if found.counted:
+        why += "; what is only counted as the site has it"
+    key = f"nodes.{group.name}." + ("gres" if found.counted else "mps" if found.shared == "mps" else "shards")
+    return Entry("Gres", found.text, why, f"{source}; site.toml [nodes.{group.name}]", key)
 
 
 def _margin_problems(memory: int, site: Site) -> list[Problem]:
@@ -99,18 +131,31 @@ def _real_memory(memory: int, members: Sequence[Written], site: Site) -> Entry:
                  source, key)
 
 
-def _features(shape: Shape, group: NodeGroup | None, source: str) -> Entry:
-    if group is None or not group.features:
-        return Entry("Features", ",".join(shape.features), "for --constraint: GPU type, network rate", source)
-    return Entry("Features", ",".join(shape.features), "for --constraint: GPU type, network rate, and the site's own",
-                 f"inventory; site.toml [nodes.{group.name}]", f"nodes.{group.name}.features")
+def _features(shape: Shape, member: Written, site: Site, source: str) -> Entry:
+    group = member.machine.group
+    own = group.features if group else ()
+    auto = group.features_auto if group and group.features_auto is not None else site.slurm.features_auto
+    why = "for --constraint: " + (", ".join(["GPU type, CPU, network", *(["the site's own"] if own else [])]) if auto
+                                  else "the site's own")
+    if group is None or not own:
+        return Entry("Features", ",".join(shape.features), why, source)
+    return Entry("Features", ",".join(shape.features), why, f"inventory; site.toml [nodes.{group.name}]",
+                 f"nodes.{group.name}.features")
 
 
-def _own_options(entries: list[Entry], group: NodeGroup, memory: int, node: str) -> tuple[list[Entry], list[Problem]]:
+def _own_options(entries: list[Entry], member: Written, memory: int, site: Site) -> tuple[list[Entry], list[Problem]]:
+    group = member.machine.group
+    if group is None:
+        return entries, []
     problems = []
+    real = next((e.value for e in entries if e.key == "RealMemory"), "0")
+    own_real = next((scalar(v) for k, v in group.options.items() if k.casefold() == "realmemory"), real)
+    for key, why in reserved.wrong(group, member.shape.layout, int(own_real) if own_real.isdigit() else 0, site):
+        problems.append(Problem(Kind.SITE, f"[nodes.{group.name}.options] {why}",
+                                key=f"nodes.{group.name}.options.{key}"))
     for key in sorted(group.options, key=str.casefold):
         path = f"nodes.{group.name}.options.{key}"
-        wrong = _wrong_option(key, group.options[key], memory, node)
+        wrong = _wrong_option(key, group.options[key], memory, member.machine.name)
         if wrong:
             problems.append(Problem(Kind.SITE, f"[nodes.{group.name}.options] {wrong}", key=path))
             continue
@@ -126,94 +171,3 @@ def _wrong_option(key: str, value: Scalar, memory: int, node: str) -> str:
     if key.casefold() == "realmemory" and (isinstance(value, (str, bool, float)) or not 0 < value <= memory):
         return f"RealMemory={value}: {node} has {memory} MiB, and would be INVALID with more"
     return ""
-
-
-def gres_sections(written: Sequence[Written]) -> tuple[Section, ...]:
-    """A section for each set of nodes with the same devices; lines in PCI bus order, the index that jobs see."""
-    by_devices: dict[object, list[Written]] = {}
-    for w in sorted(written, key=lambda w: natural(w.machine.name)):
-        if w.devices:
-            by_devices.setdefault((w.devices, w.shape.layout.mode), []).append(w)
-    sections = []
-    for members in by_devices.values():
-        nodes = slurm_list(m.machine.name for m in members)
-        lines = tuple(_device_line(nodes, members, place) for place in range(len(members[0].devices)))
-        sections.append(Section(f"{nodes}: {members[0].shape.gres.replace('gpu:', '')}, in PCI bus order", lines))
-    return tuple(sections)
-
-
-def _device_line(nodes: str, members: Sequence[Written], place: int) -> Line:
-    device, gpu = members[0].devices[place], members[0].machine.gpus[place]
-    source = told_by(members)
-    why = "typed as in slurm.conf"
-    which = f"GPU {place} in PCI bus order: {gpu.model} at {gpu.pci} on {members[0].machine.name}"
-    entries = [
-        Entry("NodeName", nodes, which, source),
-        Entry("AutoDetect", "off", "Cores and Links by hand; a detected GPU that differs would be dropped"),
-        Entry("Name", "gpu", why, source), Entry("Type", device.type, why, source),
-        Entry("File", device.file, "by the device's minor, which need not be its index", source)]
-    if device.cores:
-        entries.append(Entry("Cores", device.cores, device.cores_why, source))
-    if device.links:
-        entries.append(Entry("Links", device.links, device.links_why, source))
-    entries.append(Entry("Flags", device.flags, _left_out(device), source))
-    return Line(tuple(entries))
-
-
-def _left_out(device: Device) -> str:
-    """The last entry's reason also says what is not on the line."""
-    out = [why for value, why in ((device.cores, device.cores_why), (device.links, device.links_why)) if not value]
-    return "; ".join(["jobs get this vendor's variables only", *out])
-
-
-def partitions(site: Site, names: Iterable[str]) -> tuple[list[Line], list[Problem]]:
-    """The site's partitions, or one with all nodes."""
-    everything = slurm_list(names)
-    if not everything:
-        return [], []                # that no node can be written has been said
-    if not site.partitions:
-        name = site.slurm.partition or "main"
-        why = "site.toml has no [partitions.NAME]: one partition with all nodes"
-        first = Entry("PartitionName", name, why)
-        if site.slurm.partition:
-            first = Entry("PartitionName", name, why, "site.toml [slurm] partition", "slurm.partition")
-        return [Line((first, Entry("Nodes", everything, why, "inventory"), Entry("Default", "YES", why),
-                      Entry("MaxTime", "INFINITE", why), Entry("State", "UP", why)))], []
-    lines, problems = [], []
-    for name in sorted(site.partitions):
-        found, wrong = _partition(name, site.partitions[name], everything)
-        lines.append(found)
-        problems += wrong
-    return lines, problems
-
-
-def _partition(name: str, table: Mapping[str, Scalar], everything: str) -> tuple[Line, list[Problem]]:
-    source = f"site.toml [partitions.{name}]"
-    entries = [Entry("PartitionName", name, "the site's own", source, f"partitions.{name}")]
-    keys = sorted(table, key=lambda k: (k.casefold() != "nodes", k.casefold()))
-    if not any(k.casefold() == "nodes" for k in table):
-        entries.append(Entry("Nodes", everything, "all nodes, since the site names none", "inventory"))
-    problems = []
-    for key in keys:
-        entries.append(Entry(key, scalar(table[key]), "the site's own", source, f"partitions.{name}.{key}"))
-        if key.casefold() == "nodes":
-            problems += _unknown_nodes(name, scalar(table[key]), everything)
-    if not any(k.casefold() == "state" for k in table):
-        entries.append(Entry("State", "UP", "jobs may start"))
-    return Line(tuple(entries)), problems
-
-
-def _unknown_nodes(name: str, nodes: str, everything: str) -> list[Problem]:
-    if nodes.casefold() == "all":
-        return []
-    key = f"partitions.{name}.Nodes"
-    try:
-        unknown = set(expand(nodes)) - set(expand(everything))
-    except UsageError as exc:
-        return [Problem(Kind.SITE, f"[partitions.{name}] {exc}", key=key)]
-    if not unknown:
-        return []
-    return [Problem(Kind.SITE, f"[partitions.{name}] names {slurm_list(unknown)}, which the inventory does not have",
-                    key=key, hint="discover these nodes too, or take them out")]
-
-

@@ -2,44 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from hpcadmin.conf import mig
+from hpcadmin.conf.autodetect import LIBRARIES
+from hpcadmin.conf.gpus import Device, Terms
 from hpcadmin.conf.machines import Written, interleaved
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.parts import Kind, Problem
 
+_NVSWITCH = 8                    # GPUs from which on NVLinks between all of them go over switches
+
 
 def remarks(written: Sequence[Written], *, devices_constrained: bool) -> tuple[list[str], list[Problem]]:
     notes, problems = _mixed(written, devices_constrained=devices_constrained)
-    return [*notes, *_same_type(written), *_left_out(written)], problems
+    more, wrong = _slices(written, devices_constrained=devices_constrained)
+    return [*notes, *more, *_same_type(written), *_left_out(written)], [*problems, *wrong]
+
+
+def about_gres(written: Sequence[Written], terms: Terms) -> list[str]:
+    """What the way in which GPUs are configured leaves open."""
+    notes = []
+    for text, names in _by_text(_pending(written)):
+        notes.append(f"{slurm_list(names)}: MIG mode changes at the next reset ({text}): render again then")
+    for kind in sorted({w.gres.autodetect for w in written} - {""}):
+        notes += _detected(kind, [w for w in written if w.gres.autodetect == kind])
+    shared = sorted({w.gres.shared for w in written if w.gres.shared})
+    if "mps" in shared:
+        notes.append("gres/mps: a Prolog must start the MPS server of the job's GPU; conf render does not write one")
+    if shared and "select/cons_tres" not in _select(terms):
+        notes.append(f"gres/{' and gres/'.join(shared)} need SelectType=select/cons_tres")
+    return notes
+
+
+def _select(terms: Terms) -> str:
+    options = terms.site.slurm.options
+    return next((str(v) for k, v in options.items() if k.casefold() == "selecttype"), "select/cons_tres").casefold()
+
+
+def _pending(written: Iterable[Written]) -> Iterable[tuple[str, str]]:
+    for w in written:
+        found = mig.pending(w.machine.gpus)
+        if found:
+            yield ", ".join(found), w.machine.name
+
+
+def _detected(kind: str, members: Sequence[Written]) -> list[str]:
+    names = slurm_list(w.machine.name for w in members)
+    notes = []
+    if kind in LIBRARIES:
+        notes.append(f"AutoDetect={kind}: whether slurmd of {names} has {LIBRARIES[kind]} is not in the inventory; "
+                     "without it slurmd ends, or finds no GPU")
+    if kind == "nvidia":
+        odd = [w.machine.name for w in members if _minors_out_of_order(w)]
+        if odd:
+            notes.append(f"AutoDetect=nvidia orders GPUs by device minor: on {slurm_list(odd)} minors are not in PCI "
+                         "bus order, so without device cgroups jobs get other GPUs than they were given")
+    if kind == "nvml":
+        switched = [w.machine.name for w in members if len(w.machine.gpus) >= _NVSWITCH and _all_linked(w)]
+        if switched:
+            notes.append(f"AutoDetect=nvml finds no Links on {slurm_list(switched)}, whose NVLinks go to switches: "
+                         "no harm where all GPUs are linked alike")
+    return notes
+
+
+def _minors_out_of_order(w: Written) -> bool:
+    minors = [gpu.minor for gpu in w.machine.gpus]
+    return None in minors or minors != sorted(m for m in minors if m is not None)
+
+
+def _all_linked(w: Written) -> bool:
+    labels = w.machine.node.gpu_links
+    return bool(labels) and all(cell.startswith("NV") for a, row in enumerate(labels) for b, cell in enumerate(row)
+                                if a != b)
 
 
 def _mixed(written: Sequence[Written], *, devices_constrained: bool) -> tuple[list[str], list[Problem]]:
     """Slurm regroups devices by type: where types alternate, a job's index is another GPU's without constraints."""
-    names = [w.machine.name for w in written if interleaved(w.devices)]
+    names = [(wrong_index(w.devices), w.machine.name) for w in written
+             if not w.gres.autodetect and interleaved(w.devices)]
+    notes, problems = [], []
+    for example, nodes in _by_text(names):
+        text = (f"GPU types alternate on the PCI bus of {slurm_list(nodes)}: without device cgroups a job gets another "
+                f"GPU than it asked for ({example})")
+        if devices_constrained:
+            notes.append(f"{text}; ConstrainDevices=yes must stay")
+        else:
+            problems.append(Problem(Kind.SITE, text, key="slurm.options.TaskPlugin",
+                                    hint="TaskPlugin with task/cgroup and ConstrainDevices=yes, or AutoDetect"))
+    return notes, problems
+
+
+def wrong_index(devices: Sequence[Device]) -> str:
+    """The first index that would be wrong: Slurm numbers the devices type by type, the driver along the bus."""
+    order = dict.fromkeys(device.type for device in devices)
+    grouped = [device for kind in order for device in devices if device.type == kind]
+    for index, device in enumerate(grouped):
+        if devices[index].type != device.type:
+            return (f"gpu:{device.type}:1 can get CUDA_VISIBLE_DEVICES={index}, which is a {devices[index].type}")
+    return ""
+
+
+def _slices(written: Sequence[Written], *, devices_constrained: bool) -> tuple[list[str], list[Problem]]:
+    """MIG by hand."""
+    names = [w.machine.name for w in written if not w.gres.autodetect and any(d.several for d in w.devices)]
     if not names:
         return [], []
-    text = (f"GPU types alternate on the PCI bus of {slurm_list(names)}: without device cgroups a job gets another GPU "
-            "than it asked for")
+    text = f"MIG devices of {slurm_list(names)} are written by hand: jobs get an index and no MIG UUID"
     if devices_constrained:
         return [f"{text}; ConstrainDevices=yes must stay"], []
     return [], [Problem(Kind.SITE, text, key="slurm.options.TaskPlugin",
-                        hint="TaskPlugin with task/cgroup, and ConstrainDevices=yes")]
+                        hint="TaskPlugin with task/cgroup and ConstrainDevices=yes, or AutoDetect=nvml")]
 
 
 def _same_type(written: Sequence[Written]) -> list[str]:
     models: dict[str, set[str]] = {}
     for w in written:
-        for device, gpu in zip(w.devices, w.machine.gpus, strict=True):
-            models.setdefault(device.type, set()).add(gpu.model)
+        for device in w.devices:
+            models.setdefault(device.type, set()).add(w.machine.gpus[device.place].model)
     return [f"{' and '.join(sorted(names))} are both of type {kind}: jobs cannot tell them apart "
             "(site.toml [slurm.gpu_types] can)" for kind, names in sorted(models.items()) if len(names) > 1]
+
+
+def _by_text(found: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """(text, names) of (text, name), in the order in which they first come."""
+    texts: dict[str, list[str]] = {}
+    for text, name in found:
+        texts.setdefault(text, []).append(name)
+    return list(texts.items())
 
 
 def _left_out(written: Sequence[Written]) -> list[str]:
     """Cores and Links that are missing where one would expect them."""
     left_out: dict[str, list[str]] = {}
     for w in written:
+        if w.gres.autodetect:
+            continue
         reasons = [d.cores_why for d in w.devices if not d.cores] + [d.links_why for d in w.devices if not d.links]
         for why in dict.fromkeys(reasons):
             if "so all cores" in why or "matrix" in why:

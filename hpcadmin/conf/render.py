@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from hpcadmin.conf.accounting import gather, slurmdbd, slurmdbd_problems
 from hpcadmin.conf.cgroup import cgroup_sections, constrains_devices
 from hpcadmin.conf.grammar import check
+from hpcadmin.conf.greslines import gres_sections
 from hpcadmin.conf.hooks import hook_notes, private_tmp
 from hpcadmin.conf.keys import NODE_PARAMETERS, VERSIONS, Version, show
 from hpcadmin.conf.names import slurm_list
-from hpcadmin.conf.nodelines import classes, gres_sections, node_line
+from hpcadmin.conf.nodelines import classes, node_line, weighed
 from hpcadmin.conf.notes import remarks
 from hpcadmin.conf.options import Options, for_version, refused
 from hpcadmin.conf.output import explain, fill
@@ -83,9 +84,9 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
 
 def _documents(site: Site, found: Survey, own: Own) -> tuple[list[Document], list[Problem], list[str]]:
     problems: list[Problem] = []
-    nodes, hardware = [], []
+    nodes, hardware, weights = [], [], weighed(found.written, site)
     for shape, memory, members in classes(found.written):
-        item, more = node_line(shape, memory, members, site)
+        item, more = node_line(shape, memory, members, site, weights=weights)
         nodes.append(item)
         problems += more
         hardware.append(_hardware(item, tuple(w.machine.name for w in members)))
@@ -100,7 +101,7 @@ def _documents(site: Site, found: Survey, own: Own) -> tuple[list[Document], lis
                                                      Section("Partitions", parts.lines)) if s.lines))
     documents = [
         slurm,
-        Document("gres.conf", gres_sections(found.written), "No node has a GPU."),
+        Document("gres.conf", gres_sections(found.written, site), "No node has a GPU."),
         Document("cgroup.conf", cgroup_sections(site, own.slurm, own.cgroup, found.version),
                  "No plug-in of slurm.conf constrains jobs by cgroups."),
         *(d for d in (measured, private_tmp(site, found.version), slurmdbd(site, own.slurm, own.slurmdbd)) if d),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcadmin.conf.keys import NODE_PARAMETERS, VERSIONS, Version, parse_version, show
+from hpcadmin.conf import autodetect, gres
+from hpcadmin.conf.gpus import Terms
+from hpcadmin.conf.keys import VERSIONS, Version, parse_version, show
 from hpcadmin.conf.machines import Machine, Written, groups_by_node, place, read
+from hpcadmin.conf.modes import PARTS_UNTIL, Modes
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.nodelines import classes
+from hpcadmin.conf.notes import about_gres
 from hpcadmin.conf.parts import Kind, Problem
-from hpcadmin.conf.settings import Options
-from hpcadmin.conf.sockets import Mode, choose
+from hpcadmin.conf.typenames import types_of
 from hpcadmin.errors import UsageError
 from hpcadmin.model import Inventory
 from hpcadmin.site import Site
@@ -34,11 +37,24 @@ def survey(inventory: Inventory, site: Site, *, slurm_version: str = "", as_is: 
     problems += found
     if not inventory.nodes and not inventory.failed:
         problems.append(Problem(Kind.UNKNOWN, "the inventory has no node", hint="run hpcadmin discover"))
-    written, parameters, found = _place(machines, site, version)
+    problems += [*autodetect.refused(site, version), *gres.refused(site), *_partial(site, version)]
+    types = types_of((gpu for node in inventory.nodes for gpu in node.gpus), site.slurm.gpu_types)
+    terms = Terms(types, site, version, site.slurm.partial_cores)
+    written, modes, found = _place(machines, terms)
     problems += found
     if not as_is:
         problems += _deviating(inventory, written)
-    return Survey(version, tuple(written), parameters, tuple(problems), (note, *notes) if note else tuple(notes))
+    notes += [*types.notes, *modes.notes(), *about_gres(written, terms)]
+    return Survey(version, tuple(written), modes.parameters, tuple(problems), (note, *notes) if note else tuple(notes))
+
+
+def _partial(site: Site, version: Version | None) -> list[Problem]:
+    """Cores= that are a part of a socket: only where the version takes them."""
+    if not site.slurm.partial_cores or (version is not None and version <= PARTS_UNTIL):
+        return []
+    which = show(version) if version else f"{show(VERSIONS[0])} to {show(VERSIONS[-1])}"
+    return [Problem(Kind.SITE, f"partial_cores: Slurm {show(PARTS_UNTIL)} is the last that takes Cores= that are part "
+                    f"of a socket, these files are for {which}", key="slurm.partial_cores")]
 
 
 def find_version(inventory: Inventory, site: Site, named: str) -> tuple[Version | None, str, list[Problem]]:
@@ -75,7 +91,7 @@ def _machines(inventory: Inventory, site: Site, *, as_is: bool) -> tuple[list[Ma
         return [], [Problem(Kind.SITE, f"[nodes]: {exc}", key="nodes")], []
     notes, machines = [], []
     for node in sorted(inventory.nodes, key=lambda n: natural(n.name)):
-        machine, found = read(node, groups, site, as_is=as_is)
+        machine, found = read(node, groups, as_is=as_is)
         problems += found
         if machine is not None:
             machines.append(machine)
@@ -97,25 +113,18 @@ def _machines(inventory: Inventory, site: Site, *, as_is: bool) -> tuple[list[Ma
     return machines, problems, notes
 
 
-def _place(machines: Sequence[Machine], site: Site,
-           version: Version | None) -> tuple[list[Written], str, list[Problem]]:
+def _place(machines: Sequence[Machine], terms: Terms) -> tuple[list[Written], Modes, list[Problem]]:
     """Every machine with its sockets: one choice for all nodes, or from 25.11 on one for each kind of node."""
-    problems: list[Problem] = []
-    named = Options("slurm.options", site.slurm.options).value("SlurmdParameters").casefold()
-    if "l3cache_as_socket" in named:
-        problems.append(Problem(Kind.SITE, "l3cache_as_socket: the inventory has no L3 caches to count Sockets by",
-                                key="slurm.options.SlurmdParameters"))
-    forced = Mode.NUMA if Mode.NUMA.value in named else None
-    per_node = version is not None and version >= NODE_PARAMETERS and forced is None
-    common = forced or (Mode.PACKAGE if per_node else choose(list({(m.node.cpu, m.gpus): None for m in machines})))
+    modes = Modes(machines, terms)
+    problems = list(modes.problems)
     written = []
     for machine in machines:
-        mode = choose([(machine.node.cpu, machine.gpus)]) if per_node else common
-        result, found = place(machine, mode, site, on_node_line=per_node)
+        choice = modes.of(machine)
+        result, found = place(machine, choice.mode, terms, choice.why, on_node_line=modes.per_node)
         problems += found
         if result is not None:
             written.append(result)
-    return written, common.value, problems
+    return written, modes, problems
 
 
 def _deviating(inventory: Inventory, written: Sequence[Written]) -> list[Problem]:
