@@ -39,18 +39,31 @@ def accounting_lines(site: Site, cluster: Cluster, options: Options) -> tuple[tu
     kept = accounting(site, options)
     gathered, more = _gathered(site, options)
     problems += more
-    if kept or gathered:
+    if gathered and not kept:
+        problems.append(Problem(Kind.SITE, "[accounting] measures and nothing keeps it", key="accounting",
+                                hint="host names where slurmdbd runs"))
+    if kept:
         gather = "cgroup" if tracks_by_cgroup(options) else "linux"
         lines.append(options.take("JobAcctGatherType", f"jobacct_gather/{gather}", "memory and CPU time of each step"))
     lines += gathered
     extra = [_TRES[kind, name] for kind in GATHER for name in [getattr(site.accounting, kind)] if (kind, name) in _TRES]
     tres = [*cluster.tres, *extra]
-    if tres and (kept or cluster.tres):
+    if tres and kept:
         lines.append(options.take("AccountingStorageTRES", ",".join(tres),
-                                  "GPUs are counted in what nodes have and jobs use, each type by itself; without it "
-                                  "AllocTRES has no GPU" if cluster.tres else "what the plug-ins above measure",
+                                  "GPUs are accounted, each type by itself; without it AllocTRES has no GPU"
+                                  if cluster.tres else "what the plug-ins above measure",
                                   "inventory" if cluster.tres else "site.toml [accounting]"))
+    if not kept and _needs_slurmdbd(options.value("AccountingStorageTRES")):
+        problems.append(Problem(Kind.SITE, f"AccountingStorageTRES={options.value('AccountingStorageTRES')} without "
+                                "slurmdbd: slurmctld does not start", key=options.own["accountingstoragetres"].path,
+                                hint="[accounting] host, or leave it out"))
     return tuple(lines), problems
+
+
+def _needs_slurmdbd(tres: str) -> bool:
+    """Whether a list has a TRES that only slurmdbd gives a number to: slurmctld dies without it."""
+    names = (name.strip().casefold() for name in tres.split(","))
+    return any("/" in name and name != "fs/disk" for name in names)
 
 
 def _slurmdbd(site: Site, options: Options) -> tuple[list[Line], list[Problem]]:

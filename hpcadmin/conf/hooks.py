@@ -9,7 +9,7 @@ from hpcadmin.conf.keys import Version
 from hpcadmin.conf.options import Options
 from hpcadmin.conf.parts import Document, Entry, Kind, Line, Problem, Section
 from hpcadmin.conf.settings import own_line, tracks_by_cgroup
-from hpcadmin.site import HookSite, Site
+from hpcadmin.site import HookSite, PrivateTmp, Site
 
 NAMESPACES: Version = (25, 11)                   # NamespaceType and namespace.yaml; JobContainerType before
 OWN_TIMEOUT: Version = (26, 5)                   # HealthCheckTimeout; 60 s before
@@ -147,8 +147,8 @@ def private_tmp(site: Site, version: Version | None) -> Document | None:
     source = "site.toml [private_tmp]"
     entries = [Entry("BasePath", own.base_path, "where the jobs' directories are, on each node's own file system",
                      f"{source} base_path", "private_tmp.base_path"),
-               Entry("Dirs", ",".join(own.dirs), "what a job has for itself; /dev/shm is in memory", f"{source} dirs",
-                     "private_tmp.dirs")]
+               *((Entry("Dirs", ",".join(own.dirs), "what a job has for itself; /dev/shm is in memory",
+                        f"{source} dirs", "private_tmp.dirs"),) if own.dirs != PrivateTmp.dirs else ())]
     if own.init_script:
         entries.append(Entry("InitScript", own.init_script, "runs before a job's directories are made",
                              f"{source} init_script", "private_tmp.init_script"))
@@ -164,7 +164,8 @@ def _yaml(site: Site) -> list[Line]:
         add("auto_base_path", "true", "slurmd makes base_path where it is missing", "create")
     add("base_path", json.dumps(own.base_path), "where the jobs' directories are, on each node's own file system",
         "base_path")
-    add("dirs", json.dumps(",".join(own.dirs)), "what a job has for itself; /dev/shm is in memory", "dirs")
+    if own.dirs != PrivateTmp.dirs:
+        add("dirs", json.dumps(",".join(own.dirs)), "what a job has for itself; /dev/shm is in memory", "dirs")
     if own.init_script:
         add("init_script", json.dumps(own.init_script), "runs before a job's directories are made", "init_script")
     if own.shared:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcadmin.conf.grammar import scalar
+from hpcadmin.conf.keys import Version
 from hpcadmin.conf.names import slurm_list
+from hpcadmin.conf.options import Options, Own, for_version
 from hpcadmin.conf.parts import Entry, Kind, Line, Problem
 from hpcadmin.errors import UsageError
 from hpcadmin.hosts import expand
-from hpcadmin.site import Scalar, Site
+from hpcadmin.site import Site
 
 _TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?")
 _NO_END = ("infinite", "unlimited", "-1")
@@ -46,48 +47,65 @@ class Partitions:
     longest_minutes: int | None  # None: some partition's jobs have no end
 
 
-def partitions(site: Site, hardware: Sequence[Hardware], policy: Policy) -> Partitions:
+_Table = Mapping[str, Own]       # the site's keys by their small letters, as the version wants them
+
+
+def partitions(site: Site, hardware: Sequence[Hardware], policy: Policy,
+               version: Version | None = None) -> Partitions:
     everything = [name for h in hardware for name in h.names]
     if not everything:
         return Partitions((), (), (), None)              # that no node can be written has been said
-    common = _common(site)
-    own = {name: table for name, table in site.partitions.items() if name.upper() != "DEFAULT"}
-    lines, problems, notes = [], [], []
+    tables, problems, notes = _tables(site, version)
+    common = tables.pop("DEFAULT", {})
+    own = tables
+    lines = []
     if common:
         lines.append(_default_line(common))
-    described = _described(own, everything) if own else _by_kind(site, hardware)
+    described = [_own(name, own[name], everything) for name in sorted(own)] if own else _by_kind(site, hardware)
     covered: set[str] = set()
     for entries, table, nodes, wrong in described:
         problems += wrong
         covered |= nodes
-        keys = {key.casefold() for key in (*table, *common)}
+        keys = {*table, *common}
         lines.append(Line((*entries, *_from_hardware(keys, _part(hardware, nodes), policy))))
     if not problems and len(covered) < len(everything):
         notes.append(f"{slurm_list(set(everything) - covered)}: in no partition of site.toml, so no job can run there")
-    longest, more = _longest(common, [(name, own[name]) for name in sorted(own)] if own else [("", {})])
+    longest, more = _longest(common, [own[name] for name in sorted(own)] or [{}])
     problems += more
     if longest is None and not more:
         notes.append("partitions without MaxTime: their jobs may run for ever, and the scheduler cannot plan around "
                      "them ([partitions.DEFAULT] MaxTime)")
-    if own and not any(scalar(value).casefold() in ("yes", "true") for table in own.values()
-                       for key, value in table.items() if key.casefold() == "default"):
+    if own and not any("default" in table and table["default"].value.casefold() in ("yes", "true")
+                       for table in own.values()):
         notes.append("no partition of site.toml has Default = true: a job that names none is refused")
     return Partitions(tuple(lines), tuple(problems), tuple(notes), longest)
 
 
-_Described = tuple[list[Entry], Mapping[str, Scalar], set[str], list[Problem]]
+_Described = tuple[list[Entry], _Table, set[str], list[Problem]]
 
 
-def _common(site: Site) -> Mapping[str, Scalar]:
-    return next((table for name, table in site.partitions.items() if name.upper() == "DEFAULT"), {})
+def _tables(site: Site, version: Version | None) -> tuple[dict[str, _Table], list[Problem], list[str]]:
+    tables: dict[str, _Table] = {}
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for name, table in site.partitions.items():
+        options = Options(f"partitions.{name}", table)
+        notes += for_version(options, "PartitionName", version)
+        problems += options.problems
+        tables["DEFAULT" if name.upper() == "DEFAULT" else name] = options.own
+    return tables, problems, notes
 
 
-def _default_line(common: Mapping[str, Scalar]) -> Line:
+def _default_line(common: _Table) -> Line:
     why = "for every partition below that does not say otherwise"
     source = "site.toml [partitions.DEFAULT]"
     return Line((Entry("PartitionName", "DEFAULT", why, source, "partitions.DEFAULT"),
-                 *(Entry(key, scalar(common[key]), f"the site's own, {why}", source, f"partitions.DEFAULT.{key}")
-                   for key in sorted(common, key=str.casefold))))
+                 *(Entry(common[key].key, common[key].value, _why(common[key], f", {why}"), source, common[key].path)
+                   for key in sorted(common))))
+
+
+def _why(own: Own, more: str = "") -> str:
+    return f"the site's own{more}{f'; {own.why}' if own.why else ''}"
 
 
 def _by_kind(site: Site, hardware: Sequence[Hardware]) -> list[_Described]:
@@ -118,22 +136,17 @@ def _derived(name: str, nodes: list[str], why: str, *, named: bool, default: boo
     return entries, {}, set(nodes), []
 
 
-def _described(own: Mapping[str, Mapping[str, Scalar]], everything: list[str]) -> list[_Described]:
-    return [_own(name, own[name], everything) for name in sorted(own)]
-
-
-def _own(name: str, table: Mapping[str, Scalar], everything: list[str]) -> _Described:
+def _own(name: str, table: _Table, everything: list[str]) -> _Described:
     source = f"site.toml [partitions.{name}]"
     entries = [Entry("PartitionName", name, "the site's own", source, f"partitions.{name}")]
     nodes = set(everything)
     problems: list[Problem] = []
-    named = next((key for key in table if key.casefold() == "nodes"), None)
-    if named is None:
+    if "nodes" not in table:
         entries.append(Entry("Nodes", slurm_list(everything), "all nodes, since the site names none", "inventory"))
     else:
-        nodes, problems = _nodes(name, scalar(table[named]), everything)
-    for key in sorted(table, key=lambda k: (k.casefold() != "nodes", k.casefold())):
-        entries.append(Entry(key, scalar(table[key]), "the site's own", source, f"partitions.{name}.{key}"))
+        nodes, problems = _nodes(name, table["nodes"].value, everything)
+    for key in sorted(table, key=lambda k: (k != "nodes", k)):
+        entries.append(Entry(table[key].key, table[key].value, _why(table[key]), source, table[key].path))
     return entries, table, nodes, problems
 
 
@@ -189,24 +202,18 @@ def _billing(part: Sequence[tuple[Hardware, int]], with_gpus: Sequence[tuple[Har
     return Entry("TRESBillingWeights", ",".join(weight for weight in weights if weight), why, "inventory")
 
 
-def _longest(common: Mapping[str, Scalar],
-             own: Sequence[tuple[str, Mapping[str, Scalar]]]) -> tuple[int | None, list[Problem]]:
+def _longest(common: _Table, own: Sequence[_Table]) -> tuple[int | None, list[Problem]]:
     """The MaxTime of the most patient partition in minutes; None where one has none."""
     found: list[int | None] = []
     problems = []
-    for name, table in own:
-        key = next((k for k in table if k.casefold() == "maxtime"), None)
-        path = f"partitions.{name}.{key}"
-        value = table.get(key, "") if key else ""
-        if key is None:
-            key = next((k for k in common if k.casefold() == "maxtime"), None)
-            path, value = f"partitions.DEFAULT.{key}", common.get(key, "") if key else ""
-        if key is None or scalar(value).casefold() in _NO_END:
+    for table in own:
+        said = table.get("maxtime") or common.get("maxtime")
+        if said is None or said.value.casefold() in _NO_END:
             found.append(None)
             continue
-        minutes = slurm_minutes(scalar(value))
+        minutes = slurm_minutes(said.value)
         if minutes is None:
-            problems.append(Problem(Kind.SITE, f"MaxTime={scalar(value)} is no time", key=path,
+            problems.append(Problem(Kind.SITE, f"MaxTime={said.value} is no time", key=said.path,
                                     hint="minutes, hours:minutes:seconds or days-hours:minutes:seconds"))
         found.append(minutes)
     times = [minutes for minutes in found if minutes is not None]

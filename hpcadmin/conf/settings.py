@@ -172,9 +172,9 @@ def tracks_by_cgroup(options: Options) -> bool:
 
 
 def accounting(site: Site, options: Options) -> bool:
-    """Whether slurm.conf has slurmdbd, or another plug-in of the site, keep what jobs used."""
+    """Whether slurm.conf has slurmdbd keep what jobs used."""
     plugin = options.value("AccountingStorageType").casefold()
-    return bool(site.accounting.host) or plugin not in ("", "accounting_storage/none")
+    return bool(site.accounting.host) or plugin.rpartition("/")[2] == "slurmdbd"
 
 
 def own_line(key: str, value: str, reason: str, path: str) -> Line:
