@@ -135,8 +135,8 @@ def _features(shape: Shape, member: Written, site: Site, source: str) -> Entry:
     group = member.machine.group
     own = group.features if group else ()
     auto = group.features_auto if group and group.features_auto is not None else site.slurm.features_auto
-    why = "for --constraint: " + (", ".join(["GPU type, CPU, network", *(["the site's own"] if own else [])]) if auto
-                                  else "the site's own")
+    parts = [*(["what is known of GPUs, CPU and network"] if auto else []), *(["the site's own"] if own else [])]
+    why = f"for --constraint: {', and '.join(parts)}"
     if group is None or not own:
         return Entry("Features", ",".join(shape.features), why, source)
     return Entry("Features", ",".join(shape.features), why, f"inventory; site.toml [nodes.{group.name}]",
