@@ -55,6 +55,7 @@ def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, 
     own = list(dict.fromkeys([*(cluster.controller_addresses or (HERE.format(1),)), *addresses.values()]))
     hosts = ["127.0.0.1 localhost", f"{own[0]} {cluster.controller}",
              *(f"{address} {name}" for name, address in addresses.items() if name != cluster.controller),
+             *(f"{addresses[node.name]} {node.alias}" for node in cluster.nodes if node.alias),
              *(f"{NOWHERE} {name}" for name in cluster.hosts if name not in addresses and name != cluster.controller)]
     texts = {f"{CONF}/{name}": text for name, text in cluster.files.items()} | dict(cluster.elsewhere)
     texts["/etc/hosts"] = "\n".join(hosts) + "\n"
@@ -69,11 +70,11 @@ def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, 
 
 def _node_spec(node: NodeRun, cluster: Cluster) -> dict[str, Any]:
     hardware = node.hardware
-    fresh = [path for path, _ in cluster.folders if "spool" in path.casefold() and "ctld" not in path.casefold()]
     return {
         "name": node.name, "seconds": node.seconds, "jobs": list(node.jobs), "wait_for_files": node.wait_for_files,
         "synthetic": hardware.synthetic, "xml": hardware.xml, "tmp_mib": hardware.tmp_mib,
-        "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres, "fresh": fresh,
+        "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres,
+        "fresh": list(cluster.fresh),
         "measure": [f"--parameters={hardware.parameters}"] if hardware.parameters else [],
     }
 

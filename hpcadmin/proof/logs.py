@@ -12,7 +12,7 @@ _USUAL = re.compile(
     r"state file|Trying backup state|may be lost|MailProg is invalid|No memory enforcing mechanism|"
     r"state save file|Setting node \S+ state to INVAL|_slurm_rpc_node_registration node=|"
     r"Database settings not recommended|CPU frequency|Unable to resolve|_xgetaddrinfo|agent/is_node_resp|"
-    r"slurm_set_addr|sack|Node ping|not responding|assoc_mgr|priority/multifactor: .*accounting")
+    r"cgroup/v1 plugin is deprecated|slurm_set_addr|sack|Node ping|not responding|assoc_mgr|priority/multifactor: .*accounting")
 
 
 def plain(line: str) -> str:
@@ -24,3 +24,20 @@ def complaints(lines: Iterable[str]) -> tuple[str, ...]:
     """Error, fatal and warning lines, each once, in their order."""
     texts = (plain(line) for line in lines)
     return tuple(dict.fromkeys(text for text in texts if _LEVEL.match(text) and not _USUAL.search(text)))
+
+
+def ended_by(lines: Iterable[str]) -> str:
+    """The daemon's last words: its fatal line, else its last error; "" for none."""
+    texts = [plain(line) for line in lines]
+    fatal = next((text for text in reversed(texts) if text.startswith("fatal: ")), "")
+    return fatal or next((text for text in reversed(texts) if text.startswith("error: ") and not _USUAL.search(text)),
+                         "")
+
+
+_NODE = re.compile(r"\b(?:node[ =]|NodeNames?=)([\w.-]{1,100}?)(?=[:.,)]?(?:\s|$))")
+
+
+def node_of(text: str) -> str:
+    """The node that a message of slurmctld is about; "" where it names none."""
+    match = _NODE.search(text)
+    return match[1] if match else ""

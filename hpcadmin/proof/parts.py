@@ -45,6 +45,7 @@ class NodeRun:
     name: str
     hardware: Hardware
     address: str = ""                # "": one is made up
+    alias: str = ""                  # a further name with this address
     seconds: float = 15.0
     jobs: tuple[str, ...] = ()
     wait_for_files: bool = False     # slurmd waits 20 s for a device file that is not there; else that is the answer
@@ -53,8 +54,8 @@ class NodeRun:
 @dataclass(frozen=True)
 class Cluster:
     """files: contents of the configuration folder by their path in it. hosts: further names that must resolve, to an
-    address where nobody answers. folders: (path, owner) of folders that the daemons need. fresh: one slurmctld only
-    for all nodes."""
+    address where nobody answers. folders: (path, owner) of folders that the daemons need; fresh: those of them that
+    each slurmd has for itself. One slurmctld for all nodes; a slurmd at a time."""
 
     files: Mapping[str, str]
     nodes: tuple[NodeRun, ...]
@@ -62,6 +63,7 @@ class Cluster:
     controller_addresses: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
+    fresh: tuple[str, ...] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)   # files outside of the folder, by absolute path
     munge_socket: str = ""
     tmp: str = "/tmp"                # noqa: S108  (TmpFS of the files)

@@ -1,0 +1,208 @@
+"""The files as the daemons of a proof get them: what this machine cannot do is replaced, and every change is told."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement
+from hpcadmin.conf.existing.write import SetValue, edit
+from hpcadmin.proof.parts import Slurm
+
+DISABLED_SINCE = (23, 11)                # CgroupPlugin=disabled
+_PROGRAMS = ("healthcheckprogram", "slurmctldprimaryonprog", "slurmctldprimaryoffprog", "resumeprogram",
+             "suspendprogram", "resumefailprogram", "rebootprogram", "mailprog", "unkillablestepprogram")
+_DATABASES = ("jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka")
+
+
+@dataclass(frozen=True)
+class Change:
+    """place: file:line in the files that were given; "" for a line that was added."""
+
+    place: str
+    what: str                            # "AccountingStorageType=accounting_storage/slurmdbd left out"
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place + ': ' if self.place else ''}{self.what}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """files: text by path below the configuration folder; elsewhere: by absolute path."""
+
+    files: Mapping[str, str]
+    elsewhere: Mapping[str, str]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides the changes. users: account names of the Slurm's system; plugins: whether a folder is there."""
+
+    slurm: Slurm
+    users: frozenset[str]
+    memory_mib: int
+    cgroups: bool                        # the daemons may have control groups of their own
+    exists: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A new value for a key, None to leave it out; add: also where no line has the key."""
+
+    value: str | None
+    why: str
+    add: bool = False
+
+
+def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[NodeLine]) -> Copy:
+    """The files of `conf`, which lie in `folder`. nodes: the node lines of which a node is to register."""
+    wishes = {"slurm.conf": _slurm(conf, machine), "cgroup.conf": _cgroup(conf, machine)}
+    changes: list[Change] = []
+    files: dict[str, str] = {}
+    elsewhere: dict[str, str] = {}
+    for source in conf.files:
+        if source.name == "slurmdbd.conf":
+            continue                     # no part of this, and it has a password
+        lines = _lines(source, nodes, changes)
+        for statement in source.statements:
+            wish = wishes.get(source.name, {}).get(statement.kind)
+            if wish is not None and len(statement.values) == 1:
+                _apply(lines, statement, wish, changes)
+        path = _below(source.path, folder)
+        (files if path else elsewhere)[path or source.path] = "\n".join(lines)
+    for name, wanted in wishes.items():
+        present = {s.kind for f in conf.files if f.name == name for s in f.statements}
+        for key, wish in wanted.items():
+            if wish.add and key not in present and wish.value is not None:
+                before = files.get(name, "")
+                files[name] = f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}" \
+                              f"{_SPELLING.get(key, key)}={wish.value}\n"
+                changes.append(Change("", f"{name}: {_SPELLING.get(key, key)}={wish.value} added", wish.why))
+    return Copy(files, elsewhere, tuple(changes))
+
+
+_SPELLING = {"slurmctldparameters": "SlurmctldParameters", "proctracktype": "ProctrackType", "taskplugin": "TaskPlugin",
+             "cgroupplugin": "CgroupPlugin", "mailprog": "MailProg"}
+
+
+def _below(path: str, folder: str) -> str:
+    """The path inside the folder; "" where it is not in it."""
+    if not folder:
+        return "" if path.startswith("/") else posixpath.normpath(path)
+    inside = posixpath.relpath(path, folder) if posixpath.isabs(path) == posixpath.isabs(folder) else ".."
+    return "" if inside.startswith("..") else inside
+
+
+def _apply(lines: list[str], statement: Statement, wish: _Wish, changes: list[Change]) -> None:
+    value = statement.values[0]
+    if wish.value is not None and value.text == wish.value:
+        return
+    text = f"{value.key}={wish.value}" if wish.value is not None else f"# {value.key} is left out"
+    first, last = statement.place.line - 1, statement.last
+    lines[first:last] = [text, *[""] * (last - first - 1)]
+    what = f"{value.key}={value.text} left out" if wish.value is None else f"{value.key}={value.text} is {wish.value}"
+    changes.append(Change(str(statement.place), what, wish.why))
+
+
+def _lines(source: SourceFile, nodes: Sequence[NodeLine], changes: list[Change]) -> list[str]:
+    """With nodes that register at once: CLOUD and FUTURE ones would wait for somebody."""
+    if source.name != "slurm.conf":
+        return list(source.lines)
+    edits = []
+    for node in nodes:
+        state = node.values.get("state")
+        if state is not None and state.text.upper() in ("CLOUD", "FUTURE", "POWER_DOWN") and not state.default:
+            statement = next((s for s in source.statements if s.place == node.place), None)
+            if statement is not None:
+                edits.append(SetValue(statement, state.key, "UNKNOWN"))
+                changes.append(Change(str(node.place), f"State={state.text} is UNKNOWN", "so that its node registers"))
+    return list(edit(source, edits).lines) if edits else list(source.lines)
+
+
+def _slurm(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
+    """By key in small letters."""
+    wishes = {key: _Wish(None, "no program of the site is run") for key in _PROGRAMS}
+    wishes["mailprog"] = _Wish("/bin/true", "no program of the site is run", add=True)
+    if conf.setting("accountingstoragetype").casefold() == "accounting_storage/slurmdbd":
+        why = "there is no slurmdbd here"
+        wishes["accountingstoragetype"] = _Wish("accounting_storage/none", why)
+        wishes["accountingstorageenforce"] = _Wish(None, why)
+    if conf.setting("jobcomptype").casefold() in _DATABASES:
+        wishes["jobcomptype"] = _Wish("jobcomp/none", "there is no database here")
+    if conf.setting("authalttypes"):
+        wishes["authalttypes"] = wishes["authaltparameters"] = _Wish(None, "their keys are not here")
+    for key in ("slurmuser", "slurmduser"):
+        user = conf.setting(key)
+        if user and not user.isdigit() and user not in machine.users:
+            wishes[key] = _Wish("root", "this Slurm's system has no such user")
+    plugins = conf.setting("plugindir")
+    if plugins and not any(machine.exists(path) for path in plugins.split(":")):
+        wishes["plugindir"] = _Wish(None, "this Slurm's system has no such folder")
+    memory = max((node.number("realmemory") or 0 for node in conf.nodes), default=0)
+    if memory > machine.memory_mib:
+        wishes["slurmctldparameters"] = _Wish(
+            _with(conf.setting("slurmctldparameters"), "node_reg_mem_percent=0.001"),
+            f"slurmd reports this machine's {machine.memory_mib} MiB; RealMemory is compared with the inventory",
+            add=True)
+    for key in ("slurmctlddebug", "slurmddebug"):
+        if conf.setting(key).casefold() in ("quiet", "fatal", "0", "1"):
+            wishes[key] = _Wish("info", "errors are to be seen")
+    return {**wishes, **({} if machine.cgroups else _without_cgroups(conf))}
+
+
+def _with(value: str, word: str) -> str:
+    """The list with this parameter in the place of another value of it."""
+    name = word.partition("=")[0].casefold()
+    kept = [part for part in value.split(",") if part and part.partition("=")[0].strip().casefold() != name]
+    return ",".join([*kept, word])
+
+
+def _without_cgroups(conf: Configuration) -> dict[str, _Wish]:
+    why = "no control groups in a proof's namespaces on this machine"
+    wishes: dict[str, _Wish] = {}
+    if conf.setting("proctracktype", "proctrack/cgroup").casefold() == "proctrack/cgroup":
+        wishes["proctracktype"] = _Wish("proctrack/linuxproc", why, add=True)
+        wishes["prologflags"] = _Wish(None, "PrologFlags=Contain needs proctrack/cgroup")
+    tasks = [part for part in conf.setting("taskplugin").split(",") if part]
+    if any(part.casefold() == "task/cgroup" for part in tasks):
+        rest = ",".join(part for part in tasks if part.casefold() != "task/cgroup")
+        wishes["taskplugin"] = _Wish(rest or "task/none", why)
+    if conf.setting("jobacctgathertype").casefold() == "jobacct_gather/cgroup":
+        wishes["jobacctgathertype"] = _Wish("jobacct_gather/linux", why)
+    return wishes
+
+
+def _cgroup(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
+    if machine.cgroups:
+        return {}
+    plugin = "disabled" if machine.slurm.version >= DISABLED_SINCE else "cgroup/v1"
+    return {"cgroupplugin": _Wish(plugin, "no control groups in a proof's namespaces on this machine", add=True)}
+
+
+# --- folders and users ---------------------------------------------------------------------------------------------
+
+_WRITTEN = (("statesavelocation", "/var/spool", True, True), ("slurmdspooldir", "/var/spool/slurmd", True, False),
+            ("slurmctldlogfile", "", False, True), ("slurmdlogfile", "", False, False),
+            ("slurmctldpidfile", "/var/run/slurmctld.pid", False, True),
+            ("slurmdpidfile", "/var/run/slurmd.pid", False, False), ("jobcomploc", "", False, True),
+            ("slurmschedlogfile", "", False, True), ("tmpfs", "/tmp", True, False))  # noqa: S108
+
+
+def folders(conf: Configuration, nodes: Iterable[str], controller: str, user: str) -> tuple[tuple[str, str], ...]:
+    """(path, owner) of the folders that the daemons write to, for each of these nodes."""
+    found: dict[str, str] = {}
+    for key, default, is_folder, of_controller in _WRITTEN:
+        text = conf.setting(key, default)
+        for path in [text] if of_controller else [replaced(text, name, conf) for name in nodes]:
+            whole = replaced(path, controller, conf)
+            place = whole if is_folder else posixpath.dirname(whole)
+            if place.startswith("/") and posixpath.normpath(place) not in ("/", "/tmp", "/run", "/var/run", "/dev"):  # noqa: S108
+                found.setdefault(posixpath.normpath(place), user if of_controller else "")
+    return tuple(found.items())
+
+
+def replaced(path: str, node: str, conf: Configuration) -> str:
+    return (path.replace("%n", node).replace("%h", node).replace("%c", conf.setting("clustername").casefold()))

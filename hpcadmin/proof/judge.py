@@ -1,0 +1,214 @@
+"""What the daemons answered as findings: with the line that it is about, and our words where a message is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.existing.parts import Configuration, Place
+from hpcadmin.conf.sockets import Layout, layout, near_cores
+from hpcadmin.facts._slurm_messages import told
+from hpcadmin.proof.kinds import Kind, sockets_of
+from hpcadmin.proof.logs import complaints, ended_by, node_of, plain
+from hpcadmin.proof.parts import Answer, NodeAnswer
+from hpcadmin.text import fold_ids
+
+RULE = "proof"
+_AT = re.compile(r"file \S*?/?([\w.-]{1,60}) line (\d{1,7})")
+_KEY = re.compile(r"unrecognized key: ([\w.-]{1,60})")
+_CORES = re.compile(r"(?:core specification|core affinity|Cores=)[ (]*([\d,-]{1,400})")
+_LINKS = re.compile(r"Links(?: value)?[ =(]*([-\d,]{1,400})")
+_FILE = re.compile(r"(/dev/[\w./-]{1,100})")
+_NAME = re.compile(r"(?:NodeNames?[= ]|node )([\w.-]{1,100})")
+_KEYWORD = re.compile(r'option "?(\w{1,60})"?|\b([A-Z]\w{3,40})=')
+_SOCKETS = re.compile(r"\(S:([\d,-]{1,200})\)")
+_WAITING = "aiting for gres.conf file"
+
+
+def cluster(answer: Answer, conf: Configuration) -> Iterator[Finding]:
+    """Why slurmctld did not start, else what it complains of that is about no single node."""
+    if not answer.started:
+        text = ended_by(answer.log) or "it did not answer"
+        before = [line for line in complaints(answer.log) if not line.startswith("warning")]
+        yield said(Severity.FATAL, f"slurmctld does not start: {text}", conf, cause="\n".join(before))
+        return
+    names = {node.name for node in answer.nodes}
+    for text in complaints(answer.log):
+        if node_of(text) not in names:
+            yield said(_level(text), f"slurmctld: {text}", conf)
+
+
+def node(kind: Kind, answer: NodeAnswer, ctld: Iterable[str], conf: Configuration) -> Iterator[Finding]:
+    """About one kind of node; findings name all its hosts."""
+    about = [text for text in complaints(ctld) if node_of(text) == kind.name]
+    own = [text for text in complaints(answer.log) if text not in about]
+    hosts = kind.hosts
+
+    def tell(severity: Severity, what: str, cause: str = "") -> Finding:
+        found = said(severity, what, conf, kind=kind, cause=cause)
+        return replace(found, nodes=hosts)
+
+    waiting = next((plain(line) for line in answer.log if _WAITING in line), "")
+    if waiting and not answer.node.get("State", "").startswith("IDLE"):
+        yield tell(Severity.FATAL, f"slurmd: {waiting}: after 20 s it ends with a fatal error")
+        return
+    if answer.ended:
+        text = ended_by(answer.log) or "it ended without a word"
+        yield tell(Severity.FATAL, f"slurmd does not start: {text}", "\n".join(own))
+        return
+    if answer.late:
+        yield tell(Severity.INVALID, f"{kind.name} did not register: State={answer.state or 'unknown'}",
+                   "\n".join([*about, *own]))
+        return
+    if "INVAL" in answer.state:
+        reason = answer.node.get("Reason", "")
+        cause = "\n".join([reason, *about, *own])
+        yield tell(Severity.INVALID, f"{kind.name} registers as INVAL: "
+                   f"{reason or 'with an empty Reason, and the logs say: ' + (_first(about, own) or 'nothing')}", cause)
+    elif not answer.state.startswith("IDLE"):
+        yield tell(Severity.NOTE, f"State={answer.state} Reason={answer.node.get('Reason', '')}")
+    else:
+        for text in [*about, *own]:
+            yield tell(_level(text), f"{'slurmctld' if text in about else 'slurmd'}: {text}")
+    yield from (replace(found, nodes=hosts, rule=f"{RULE}.agrees") for found in agreement(kind, answer, conf))
+
+
+def _first(*texts: list[str]) -> str:
+    return next((line for part in texts for line in part), "")
+
+
+def _level(text: str) -> Severity:
+    return Severity.NOTE if text.startswith("warning") else Severity.WRONG
+
+
+# --- where, and what it means --------------------------------------------------------------------------------------
+
+
+def said(severity: Severity, what: str, conf: Configuration, *, kind: Kind | None = None, cause: str = "") -> Finding:
+    """A finding from a daemon's words. cause: further lines, which may name the place."""
+    lines = [*what.splitlines(), *cause.splitlines()]
+    means = next((text for line in lines for _, text in told(line)), "")
+    place = next((found for line in lines if (found := where(line, conf, kind)) is not None), None)
+    if place is None and kind is not None:
+        place = kind.line.place
+    return Finding(severity, plain(what), means, place=place, rule=RULE)
+
+
+def where(line: str, conf: Configuration, kind: Kind | None) -> Place | None:
+    """The statement that a message is about."""
+    match = _AT.search(line)
+    if match:
+        path = next((f.path for f in conf.files if f.path.endswith(match[1])), match[1])
+        return Place(path, int(match[2]))
+    match = _KEY.search(line)
+    if match:
+        return next((s.place for f in conf.files for s in f.statements
+                     if any(v.key.casefold() == match[1].casefold() for v in s.values)), None)
+    gres = kind.group.lines if kind is not None else conf.gres
+    for pattern, key in ((_CORES, "cores"), (_LINKS, "links")):
+        match = pattern.search(line)
+        found = next((g.place for g in gres if match and (g.get(key) or g.get(_ALIAS[key])) == match[1]), None)
+        if found is not None:
+            return found
+    match = _FILE.search(line)
+    found = next((g.place for g in gres if match and match[1] in g.files), None)
+    if found is not None:
+        return found
+    match = _NAME.search(line)
+    if match:
+        found = next((n.place for n in conf.nodes if match[1] in n.hosts or match[1] == n.text), None)
+        if found is not None:
+            return found
+    for word in _KEYWORD.findall(line):
+        value = conf.settings.get((word[0] or word[1]).casefold())
+        if value is not None:
+            return value.place
+    return None
+
+
+_ALIAS = {"cores": "cpus", "links": "link"}
+
+
+# --- agreement with the hardware -----------------------------------------------------------------------------------
+
+
+def agreement(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
+    """What Slurm takes in silence and is not so: sockets, cores, threads, the sockets near the GPUs, memory."""
+    yield from _shape(kind, answer)
+    yield from _memory(kind)
+    if answer.state.startswith("IDLE"):
+        yield from _affinity(kind, answer, conf)
+
+
+def actual(answer: NodeAnswer) -> tuple[int, int, int] | None:
+    """(sockets, cores of each, threads of each) that slurmd found, with its parameters."""
+    try:
+        boards = int(answer.slurmd["actual boards"])
+        return (boards * int(answer.slurmd["actual sockets"]), int(answer.slurmd["actual cores"]),
+                int(answer.slurmd["actual threads per core"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _shape(kind: Kind, answer: NodeAnswer) -> Iterator[Finding]:
+    shape, found = kind.group.shape, actual(answer)
+    if shape is None or found is None or "INVAL" in answer.state:
+        return
+    if shape.reset is not None:
+        yield Finding(Severity.WRONG, f"CPUs={kind.line.get('cpus')} fits neither sockets, cores nor threads",
+                      f"slurmctld takes CPUs={shape.reset}", place=kind.line.place)
+    if (shape.sockets, shape.cores, shape.threads) != found:
+        yield Finding(
+            Severity.WRONG, f"{shape.text}, and slurmd finds Sockets={found[0]} CoresPerSocket={found[1]} "
+            f"ThreadsPerCore={found[2]}", "Slurm takes it and counts cores that are not so",
+            (f"Sockets={found[0]} CoresPerSocket={found[1]} ThreadsPerCore={found[2]}",), kind.line.place)
+
+
+def _memory(kind: Kind) -> Iterator[Finding]:
+    memory = kind.line.number("realmemory")
+    node = kind.node
+    has = None if node is None else node.real_memory_mib or node.memory_mib
+    if memory is not None and has is not None and memory > has:
+        yield Finding(Severity.INVALID, f"RealMemory={memory}, and {kind.name} has {has} MiB",
+                      "Low RealMemory: the node is INVAL. Not asked of slurmd, which reports this machine's memory",
+                      place=kind.line.values["realmemory"].place)
+
+
+def _affinity(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
+    """The sockets in `Gres=…(S:…)`, which decide where jobs with GPUs run, against those near the node's GPUs."""
+    if kind.node is None or not kind.node.gpus:
+        return
+    shown = answer.node.get("Gres", "")
+    made = layout(kind.node.cpu, sockets_of(conf, kind.line))
+    if not isinstance(made, Layout) or not made.spans:
+        return
+    told_cores = [near_cores(kind.node.cpu, gpu).cores for gpu in kind.node.gpus]
+    if any(cores is None for cores in told_cores):
+        return
+    expected = {place for cores in told_cores if cores is not None and len(cores) < made.cores
+                for place, span in enumerate(made.spans) if span & cores}
+    has = _sockets(shown)
+    if expected and not has:
+        lines = [line for line in kind.group.of() if line.get("cores") or line.get("cpus")]
+        if lines:
+            yield Finding(Severity.WRONG, f"Gres={shown}: Slurm has dropped Cores=",
+                          f"the GPUs are near sockets {fold_ids(expected)}", place=lines[0].place)
+        else:
+            yield Finding(Severity.NOTE, f"Gres={shown} without (S:…)",
+                          f"Slurm does not know that the GPUs are near sockets {fold_ids(expected)}",
+                          place=kind.line.place)
+    elif expected and has != expected:
+        yield Finding(Severity.WRONG, f"Gres={shown}: sockets {fold_ids(has)}",
+                      f"the node's GPUs are near sockets {fold_ids(expected)}", place=kind.line.place)
+
+
+def _sockets(gres: str) -> set[int]:
+    found: set[int] = set()
+    for match in _SOCKETS.finditer(gres):
+        for part in match[1].split(","):
+            low, _, high = part.partition("-")
+            if low.isdigit() and (not high or high.isdigit()):
+                found.update(range(int(low), min(int(high or low), int(low) + 8192) + 1))
+    return found

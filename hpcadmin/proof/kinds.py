@@ -1,0 +1,146 @@
+"""The kinds of nodes that files describe, one node of each, and the hardware that it is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hpcadmin.conf.check.fleet import Alike, alike
+from hpcadmin.conf.existing.parts import Configuration, NodeLine
+from hpcadmin.conf.sockets import Mode
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand
+from hpcadmin.model import Inventory, Node
+from hpcadmin.proof import hardware
+from hpcadmin.proof.parts import Hardware, NodeRun
+
+MAX_KINDS = 200
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """group: the nodes whose lines are the same. name: the one that is started. node: as the inventory has it; None
+    where the hardware is what the files themselves say."""
+
+    group: Alike
+    hosts: tuple[str, ...]
+    name: str
+    hardware: Hardware
+    node: Node | None = None
+
+    @property
+    def line(self) -> NodeLine:
+        if self.group.node is None:
+            raise ValueError(f"{self.name} has no node line")
+        return self.group.node
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """Nodes that were not put before the daemons, and why."""
+
+    hosts: tuple[str, ...]
+    why: str
+
+
+def kinds(conf: Configuration, inventory: Inventory | None) -> tuple[list[Kind], list[Unproven]]:
+    """One kind for each node line, set of gres.conf lines, and hardware in the inventory."""
+    nodes = {node.name: node for node in inventory.nodes} if inventory is not None else {}
+    found: list[Kind] = []
+    left: list[Unproven] = []
+    for group in alike(conf):
+        if group.node is None or not group.hosts:
+            continue
+        for members in _by_hardware(group, nodes):
+            kind = _kind(conf, group, members, nodes)
+            if isinstance(kind, Unproven):
+                left.append(kind)
+            elif len(found) < MAX_KINDS:
+                found.append(kind)
+            else:
+                left.append(Unproven(members, f"more than {MAX_KINDS} kinds of nodes"))
+    return found, left
+
+
+def _by_hardware(group: Alike, nodes: dict[str, Node]) -> Iterator[tuple[str, ...]]:
+    parts: dict[object, list[str]] = {}
+    strangers = []                       # of the same lines, and not in the inventory
+    for name in group.hosts:
+        node = nodes.get(name)
+        if node is None:
+            strangers.append(name)
+        else:
+            key = (id(node.cpu), tuple((g.device_file, g.minor, g.numa) for g in node.gpus))
+            parts.setdefault(key, []).append(name)
+    # Equal CPUs of an inventory need not be one object.
+    joined: dict[object, list[str]] = {}
+    for names in parts.values():
+        first = nodes[names[0]]
+        joined.setdefault((first.cpu, tuple((g.device_file, g.minor, g.numa) for g in first.gpus)), []).extend(names)
+    found = list(joined.values()) or [[]]
+    found[0] += strangers
+    for names in found:
+        yield tuple(names)
+
+
+def _kind(conf: Configuration, group: Alike, members: tuple[str, ...],
+          nodes: dict[str, Node]) -> Kind | Unproven:
+    line = group.node
+    if line is None:
+        return Unproven(members, "no NodeName line")
+    mode = sockets_of(conf, line)
+    node = nodes.get(members[0])
+    made = hardware.of_node(node, more_files=_mig_files(group)) if node is not None else _of_line(group, mode)
+    if isinstance(made, str):
+        return Unproven(members, made)
+    tmp = line.number("tmpdisk") or 0
+    return Kind(group, members, members[0], replace(made, tmp_mib=tmp + 64 if tmp else 0, parameters=mode.value), node)
+
+
+def sockets_of(conf: Configuration, line: NodeLine) -> Mode:
+    """What slurmd is told to take for a socket on this node."""
+    words = {word.strip().casefold() for word in (line.get("parameters") or "").split(",")}
+    words |= {word.strip().casefold() for word in conf.setting("slurmdparameters").split(",")}
+    # Both together: slurmd takes the L3 caches.
+    return Mode.L3 if Mode.L3.value in words else Mode.NUMA if Mode.NUMA.value in words else Mode.PACKAGE
+
+
+def _mig_files(group: Alike) -> list[str]:
+    """Capability devices are numbered by a table of the driver that no inventory has: those of the file are there."""
+    return [path for line in group.lines for path in line.files if path.startswith("/dev/nvidia-caps/")]
+
+
+def _of_line(group: Alike, mode: Mode) -> Hardware | str:
+    """Without an inventory: the node has what its line says, and the devices that gres.conf names."""
+    shape = group.shape
+    if shape is None:
+        return "no NodeName line"
+    if shape.total * shape.threads > 8192 or min(shape.sockets, shape.cores, shape.threads) < 1:
+        return f"{shape.text}: no machine has that"
+    level = {Mode.PACKAGE: "pack:{}", Mode.NUMA: "pack:1 numa:{}", Mode.L3: "pack:1 l3:{}"}[mode]
+    text = f"{level.format(shape.sockets)} core:{shape.cores} pu:{shape.threads}"
+    return Hardware(text, devices=hardware.devices(path for line in group.lines for path in line.files))
+
+
+def run_of(kind: Kind) -> NodeRun:
+    """With the address that the files give it, where they do."""
+    line = kind.line
+    given = _paired(line.hosts, line.get("nodeaddr") or "", kind.name)
+    if _ADDRESS.match(given):
+        return NodeRun(kind.name, kind.hardware, address=given)
+    return NodeRun(kind.name, kind.hardware, alias=given if given != kind.name else "")
+
+
+def _paired(hosts: tuple[str, ...], text: str, name: str) -> str:
+    """The item of the host list `text` that stands where `name` stands among `hosts`."""
+    if not text:
+        return ""
+    if len(hosts) == 1:
+        return text if "[" not in text else ""
+    try:
+        names = expand(text)
+    except UsageError:
+        return ""
+    return names[hosts.index(name)] if len(names) == len(hosts) and name in hosts else ""

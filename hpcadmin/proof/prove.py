@@ -1,0 +1,177 @@
+"""Files before the daemons: every kind of node that they describe, one after another, and what came out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.existing.parts import Configuration
+from hpcadmin.errors import HpcadminError
+from hpcadmin.files import read_bounded
+from hpcadmin.lab import cgroups
+from hpcadmin.model import Inventory
+from hpcadmin.proof import copy, judge
+from hpcadmin.proof.cell import GROUP, ask, remove_groups
+from hpcadmin.proof.kinds import Kind, Unproven, kinds, run_of
+from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, Slurm
+from hpcadmin.proof.slurm import find
+
+_HOST = re.compile(r"([\w.-]{1,255})(?:\(([\w.:-]{1,255})\))?")
+_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
+_CGROUP_TROUBLE = re.compile(r"cgroup", re.IGNORECASE)
+_MORE_BYTES, _MORE_FILES = 1 << 20, 200
+_CONTROLLERS = ("cpuset", "memory", "devices", "freezer")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """findings: what the daemons refuse, or take otherwise than is meant. proven: the kinds that were put before them,
+    with the answer. unproven: nodes that were not. changes: what is not the same in the copy that they got."""
+
+    slurm: Slurm
+    findings: tuple[Finding, ...]
+    proven: tuple[tuple[Kind, NodeAnswer], ...]
+    unproven: tuple[Unproven, ...]
+    changes: tuple[copy.Change, ...]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        return any(f.severity in (Severity.FATAL, Severity.INVALID, Severity.WRONG) for f in self.findings)
+
+
+def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, *, slurm_root: str = "") -> Proof:
+    """Ask the Slurm of this machine, or of `slurm_root`. folder: where the files lie, as Configuration shows it.
+
+    Raises SlurmError where it cannot be asked at all: not root, not installed, no namespaces.
+    """
+    slurm = find(slurm_root)
+    found, left = kinds(conf, inventory)
+    machine = copy.Machine(slurm, _users(slurm), _memory_mib(), _may_have_cgroups(), _exists(slurm))
+    made = copy.copy(conf, folder, machine, [kind.line for kind in found])
+    answer = ask(slurm, _cluster(conf, folder, made, found, keep=machine.cgroups))
+    if machine.cgroups and _for_cgroups(answer):
+        machine = copy.Machine(slurm, machine.users, machine.memory_mib, False, machine.exists)
+        made = copy.copy(conf, folder, machine, [kind.line for kind in found])
+        answer = ask(slurm, _cluster(conf, folder, made, found, keep=False))
+    return _proof(answer, conf, found, left, made)
+
+
+def _proof(answer: Answer, conf: Configuration, found: list[Kind], left: list[Unproven],
+           made: copy.Copy) -> Proof:
+    by_name = {node.name: node for node in answer.nodes}
+    findings: list[Finding] = []
+    if answer.problem:
+        left = [*left, *(Unproven(kind.hosts, answer.problem) for kind in found if kind.name not in by_name)]
+    else:
+        findings += judge.cluster(answer, conf)
+        left = [*left, *(Unproven(kind.hosts, "slurmctld does not run") for kind in found if kind.name not in by_name)]
+    proven = []
+    for kind in found:
+        node = by_name.get(kind.name)
+        if node is not None:
+            proven.append((kind, node))
+            findings += judge.node(kind, node, answer.log, conf)
+    return Proof(answer.slurm, _merged(findings), tuple(proven), tuple(left), made.changes,
+                 answer.seconds)
+
+
+def _merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What is said of several kinds in the same words is said once, of all their nodes."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.severity, finding.what, finding.means, finding.right)
+        before = found.get(key)
+        found[key] = finding if before is None else replace(
+            before, nodes=tuple(dict.fromkeys([*before.nodes, *finding.nodes])))
+    return tuple(found.values())
+
+
+def _for_cgroups(answer: Answer) -> bool:
+    """Whether a daemon did not start for the sake of control groups."""
+    ended = [node.log for node in answer.nodes if node.ended] + ([] if answer.started else [answer.log])
+    return any(_CGROUP_TROUBLE.search(line) for log in ended for line in log[-5:])
+
+
+def _cluster(conf: Configuration, folder: str, made: copy.Copy, found: list[Kind], *, keep: bool) -> Cluster:
+    name, addresses = controller(conf)
+    runs = tuple(run_of(kind) for kind in found)
+    started = [kind.name for kind in found]
+    user = conf.setting("slurmuser", "root")
+    where = copy.folders(conf, started, name, user)
+    files = {**_more_files(Path(folder), made.files), **made.files}
+    hosts = tuple(dict.fromkeys(host for node in conf.nodes for host in node.hosts))
+    return Cluster(
+        files, runs, controller=name, controller_addresses=addresses, hosts=hosts, folders=where,
+        fresh=tuple(copy.replaced(conf.setting("slurmdspooldir", "/var/spool/slurmd"), n, conf) for n in started[:1]),
+        elsewhere=made.elsewhere, munge_socket=_socket(conf), tmp=conf.setting("tmpfs", "/tmp"),  # noqa: S108
+        keep_cgroups=keep)
+
+
+def controller(conf: Configuration) -> tuple[str, tuple[str, ...]]:
+    """The primary controller's name, and its address where the files have one."""
+    for source in conf.files:
+        for statement in source.statements:
+            if source.name == "slurm.conf" and statement.kind in ("slurmctldhost", "controlmachine"):
+                match = _HOST.match(statement.values[0].text)
+                if match:
+                    address = match[2] or conf.setting("controladdr")
+                    return match[1], (address,) if address and _IP.match(address) else ()
+    return "proof", ()
+
+
+def _socket(conf: Configuration) -> str:
+    words = dict(word.split("=", 1) for word in conf.setting("authinfo").split(",") if "=" in word)
+    return words.get("socket", "")
+
+
+def _more_files(folder: Path, known: Iterable[str]) -> dict[str, str]:
+    """Other small files of the folder that daemons may open (job_submit.lua, plugstack.conf.d); nothing secret."""
+    found: dict[str, str] = {}
+    if not folder.is_dir():
+        return found
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if len(found) >= _MORE_FILES:
+            break
+        if name in set(known) or path.suffix in (".key", ".pem", ".crt") or path.name == "slurmdbd.conf":
+            continue
+        try:
+            if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o004:
+                data = read_bounded(path, limit=_MORE_BYTES + 1)
+                if len(data) <= _MORE_BYTES:
+                    found[name] = data.decode("utf-8", "surrogateescape")
+        except (OSError, HpcadminError):
+            continue
+    return found
+
+
+def _users(slurm: Slurm) -> frozenset[str]:
+    try:
+        text = Path(slurm.root or "/", "etc/passwd").read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    return frozenset(line.split(":")[0] for line in text.splitlines())
+
+
+def _memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 ** 20
+
+
+def _exists(slurm: Slurm) -> Callable[[str], bool]:
+    return lambda path: Path(slurm.root or "/", path.lstrip("/")).exists()
+
+
+def _may_have_cgroups() -> bool:
+    """Whether groups can be made here, with what jobs are held by."""
+    words = ",".join(h.options for h in cgroups.mounted())
+    if not all(name in words for name in _CONTROLLERS):
+        return False                     # version 2 wants systemd, which a proof does not have
+    folders = cgroups.lab_folders(f"{GROUP.format(os.getpid())}-try")
+    made = cgroups.make(folders, ["daemons"])
+    remove_groups(folders)
+    return made
