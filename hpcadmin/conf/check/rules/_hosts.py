@@ -35,10 +35,7 @@ class Hosts:
     @cached_property
     def nodes(self) -> dict[str, Node]:
         """The inventory's node of each name: the same name, or that of NodeHostname=."""
-        inventory = self.situation.inventory
-        if inventory is None:
-            return {}
-        found = {node.name: node for node in inventory.nodes}
+        found = dict(self.situation.machines)
         for line in self.situation.conf.nodes:
             if "nodehostname" in line.values:
                 found.update({host: found[other] for host, other in self.paired(line, "nodehostname")

@@ -68,7 +68,8 @@ REASONS = (
     _known(r"Invalid GRES Links value \((?P<links>[\d,-]{1,400})\)",
            "Links={links} has not one number for each GPU of the node", About.GRES),
     _known(r"Low RealMemory \(reported:(?P<got>\d{1,12}) < (?P<percent>[\d.]{1,8})% of "
-           r"configured:(?P<want>\d{1,12})\)", "the node has {got} MiB, slurm.conf says {want}", About.MEMORY, "slurmctldparameters"),
+           r"configured:(?P<want>\d{1,12})\)", "the node has {got} MiB, slurm.conf says {want}", About.MEMORY,
+           "slurmctldparameters"),
     _known(r"Low Real_?Memory", "the node has less memory than slurm.conf says", About.MEMORY, "slurmctldparameters"),
     _known(r"Low socket\*core\*thr?e?a?d? ?count|Low socket\*core\*thread",
            "slurm.conf says more hardware threads than the node has", About.CPUS),
@@ -77,7 +78,7 @@ REASONS = (
     _known(r"CoreSpec differ", "CoreSpecCount= or CpuSpecList= of the node's slurm.conf is not slurmctld's"),
     _known(r"RestrictedCoresPerGPU", "RestrictedCoresPerGPU= needs GPUs with Cores=, and enough cores near each",
            About.CORES),
-    _known(r"Could not unpack gres data", "slurmd and slurmctld do not agree on the gres of the node: are GresTypes and "
+    _known(r"Could not unpack gres data", "slurmd and slurmctld do not agree on the node's gres: are GresTypes and "
            "the versions the same?", About.SETTING, "grestypes"),
     _known(r"Reported active features \((?P<got>[^)]{0,200})\) are not a superset of currently active changeable "
            r"features \((?P<want>[^)]{0,200})\)", "the node came up with features {got}, not with {want}"),

@@ -139,7 +139,8 @@ def _unknown(situation: Situation, hosts: Hosts) -> Iterator[Finding]:
         line = hosts.lines[names[0]]
         what = (f"{names[0]} is written, slurmctld does not know it" if len(names) == 1 else
                 f"{slurm_list(names)} are written, slurmctld does not know them")
-        yield Finding(Severity.DRIFT, what, "slurm.conf was changed after slurmctld read it: restart slurmctld", (), line.place, tuple(names))
+        yield Finding(Severity.DRIFT, what, "slurm.conf was changed after slurmctld read it: restart slurmctld", (),
+                      line.place, tuple(names))
     strangers = [name for name, node in situation.live.items() if name not in hosts.lines and not states(
         node.values.get("state", ""))[1] & {"DYNAMIC_NORM", "DYNAMIC_FUTURE"}]
     if strangers:

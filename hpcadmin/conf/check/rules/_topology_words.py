@@ -12,13 +12,8 @@ from hpcadmin.conf.names import slurm_list
 YAML: Version = (25, 5)                  # first version that reads topology.yaml
 
 
-def span(situation: Situation) -> tuple[Version, ...]:
-    """The versions that are asked for; all where none is known."""
-    return situation.versions or VERSIONS
-
-
 def where(situation: Situation, holds: Callable[[Version], bool]) -> tuple[Version, ...]:
-    return tuple(v for v in span(situation) if holds(v))
+    return tuple(v for v in situation.asked if holds(v))
 
 
 def only(situation: Situation, versions: Sequence[Version]) -> tuple[Version, ...]:
@@ -40,12 +35,13 @@ def told(versions: Sequence[Version]) -> str:
 
 def topologies(situation: Situation) -> tuple[Topology, ...]:
     """Those that one of the versions reads at all."""
-    young = any(v >= YAML for v in span(situation))
+    young = any(v >= YAML for v in situation.asked)
     return tuple(t for t in situation.conf.topologies if young or not from_yaml(t))
 
 
 def known_nodes(situation: Situation) -> set[str]:
-    return {host for line in situation.conf.nodes for host in line.hosts}
+    """The nodes of slurm.conf; none where a part of it may be missing."""
+    return set() if not situation.whole else {host for line in situation.conf.nodes for host in line.hosts}
 
 
 def in_(topology: Topology) -> str:

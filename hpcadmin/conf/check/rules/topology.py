@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.rules._blocks import BLOCKS
 from hpcadmin.conf.check.rules._cabling import CABLING
-from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, only, span, told, topologies, where
+from hpcadmin.conf.check.rules._topology_words import YAML, from_yaml, only, told, topologies, where
 from hpcadmin.conf.check.rules._trees import TREES
 from hpcadmin.conf.existing.parts import BlockLine, Place, SwitchLine, Topology
 from hpcadmin.conf.keys import Version, show
@@ -42,17 +42,17 @@ def _files(situation: Situation) -> Iterator[Finding]:
                       f"{told(young)}: topology.yaml says which plug-ins are used, TopologyPlugin= is not read",
                       place=setting.place, versions=only(situation, young))
     reads = young if not yaml else ()
-    reading = tuple(v for v in span(situation) if v in old or v in reads)
-    if not reading or not conf.files:
+    reading = tuple(v for v in situation.asked if v in old or v in reads)
+    if not reading or not situation.whole:
         return
     kind = _TREE_OR_BLOCK.get(plugin, "")
-    if plain and not kind and conf.has("slurm.conf") and plugin != "topology/3d_torus":
+    if plain and not kind and plugin != "topology/3d_torus":
         yield Finding(Severity.WRONG, "topology.conf is not read" + (f": TopologyPlugin={setting.text}" if setting else
                                                                      ": slurm.conf has no TopologyPlugin="),
                       "all nodes are equally near to slurmctld", place=setting.place if setting else first,
                       right=(f"TopologyPlugin=topology/{_kind_of(conf.topologies) or 'tree'}",),
                       versions=only(situation, reading))
-    elif kind and not plain and conf.has("slurm.conf"):
+    elif kind and not plain and situation.lacks("topology.conf"):
         yield Finding(Severity.FATAL, f"TopologyPlugin={setting.text if setting else plugin}, and there is no "
                       "topology.conf", "slurmctld cannot read it and does not start (older ones wait a minute for it)",
                       place=setting.place if setting else None, versions=only(situation, reading))

@@ -2,210 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.rules._topology_words import only, told
-from hpcadmin.conf.existing.parts import Place, SourceFile, Value
-from hpcadmin.conf.keys import VERSIONS, Effect, Version, effects, lookup, nearest, plugins, show, statement
+from hpcadmin.conf.existing.parts import Place
+from hpcadmin.conf.keys import VERSIONS, Effect, Version, effects, lookup, names, show, statement
 from hpcadmin.text import plural
 
 _WORST = (Effect.FATAL, Effect.ERROR, Effect.IGNORED, Effect.DEPRECATED)
 _MEANS = {
-    Effect.FATAL: "fatal: the daemon that reads it does not start",
+    Effect.FATAL: "the daemon that reads it does not start (fatal)",
     Effect.ERROR: "an error line in the log, and it is ignored",
     Effect.IGNORED: "it is ignored in silence",
-    Effect.DEPRECATED: "it is still read, with a warning or none: to be replaced",
+    Effect.DEPRECATED: "it is still read, and to be replaced",
 }
 
 
 @dataclass(frozen=True)
 class Life:
-    """What becomes of one key, or of one value of it, version by version; (): every version has it.
+    """What becomes of a key, or of a word of its value, version by version.
 
-    what: "SelectType=select/cons_res". instead: the line or lines that replace it.
+    what: "SelectType=select/cons_res". effects: (version, what it does, what replaces it there) where it is not as it
+    was. young: later versions have it, older ones do not. unknown: no version has it.
     """
 
     what: str
-    effects: tuple[tuple[Version, Effect], ...]
-    instead: tuple[str, ...] = ()
-    young: bool = False                  # later versions have it, not older ones
+    effects: tuple[tuple[Version, Effect, str], ...]
+    note: str = ""
+    young: bool = False
+    unknown: bool = False
 
     def in_version(self, version: Version) -> Effect | None:
-        return dict(self.effects).get(version)
+        return next((effect for v, effect, _ in self.effects if v == version), None)
+
+    @property
+    def essence(self) -> tuple[object, ...]:
+        """Without the line's own value, which stands in what replaces it."""
+        return (self.what, tuple((v, e) for v, e, _ in self.effects), self.note)
 
 
 @lru_cache(maxsize=20_000)
 def lives(kind: str, key: str, text: str) -> tuple[Life, ...]:
-    """kind: as keys.statement names it. () where all versions have the key and the value."""
-    found: dict[tuple[str, str], dict[Version, tuple[Effect, str]]] = {}
+    """kind: as keys.statement names it. () where all versions take the key and the value as they are."""
+    found: dict[tuple[str, bool], list[tuple[Version, Effect, str]]] = {}
+    notes: dict[tuple[str, bool], str] = {}
     for version in VERSIONS:
         for rule, _, effect in effects(kind, key, text, version):
-            found.setdefault((rule.key, rule.value), {})[version] = (effect, rule.instead)
-    return tuple(_life(key, text, value, by_version) for (_, value), by_version in found.items())
+            about = (rule.value, rule.unknown)
+            found.setdefault(about, []).append((version, effect, _replaced(key, text, rule.value, rule.instead)))
+            notes[about] = notes.get(about) or rule.note
+    return tuple(Life(_what(kind, key, text, word, unknown=unknown), tuple(told_of), notes[word, unknown],
+                      not unknown and VERSIONS[-1] not in {v for v, _, _ in told_of}, unknown)
+                 for (word, unknown), told_of in found.items())
 
 
-def _life(key: str, text: str, value: str, by_version: dict[Version, tuple[Effect, str]]) -> Life:
-    instead = next((name for _, name in reversed(by_version.values()) if name), "")
-    young = VERSIONS[-1] not in by_version
-    return Life(f"{key}={value}" if value else key, tuple((v, e) for v, (e, _) in by_version.items()),
-                _replaced(key, text, value, instead), young)
+def _what(kind: str, key: str, text: str, word: str, *, unknown: bool) -> str:
+    if not word:
+        where = kind if "." in kind else f"{kind}= lines"
+        return f"{key[:60]}= is no key of {where} in any version" if unknown else f"{key[:60]}="
+    known = lookup(kind, key)
+    if word == text and known is not None and not known.form.takes(text):
+        return f"{key}={text[:80]}: it takes {known.form.value}"
+    return f"{key}={word[:80]}: no version has such a value" if unknown else f"{key}={word[:80]}"
 
 
-def _replaced(key: str, text: str, value: str, instead: str) -> tuple[str, ...]:
-    if not instead:
-        return ()
-    if "=" in instead or " " in instead:
-        return (instead,)
-    if not value:
-        return (f"{instead}={text}",)
-    words = [instead if word.strip().casefold() == value.casefold() else word for word in text.split(",")]
-    return (f"{key}={','.join(words)}",)
-
-
-def _values(situation: Situation) -> Iterator[tuple[str, Value, SourceFile]]:
-    """(kind, value, file) of each different key and text of each file; the kind by the first key of its line."""
-    for file in situation.conf.files:
-        seen: set[tuple[str, str, str]] = set()
-        for line in file.statements:
-            kind = statement(file.name, line.kind)
-            for value in line.values:
-                what = (kind, value.key, value.text)
-                if what not in seen and value.key.casefold() != "include":
-                    seen.add(what)
-                    yield kind, value, file
-
-
-def _places(situation: Situation, matches: Sequence[tuple[str, str, str]], path: str) -> int:
-    """How many lines have one of these (kind, key, text)."""
-    wanted = set(matches)
-    return sum(1 for file in situation.conf.files if file.path == path for line in file.statements
-               if any((statement(file.name, line.kind), v.key, v.text) in wanted for v in line.values))
+def _replaced(key: str, text: str, word: str, instead: str) -> str:
+    """The line that takes its place, "" for none. Of a list only the word is another one."""
+    if not instead or "=" in instead or " " in instead:
+        return instead if "=" in instead else ""
+    if not word:
+        return f"{instead}={text}"
+    return f"{key}={','.join(instead if part.strip() == word else part.strip() for part in text.split(','))}"
 
 
 def _keys(situation: Situation) -> Iterator[Finding]:
-    """One finding for each key or value that a version does not have, however many lines have it."""
-    grouped: dict[tuple[str, str, Life], list[tuple[str, Value]]] = {}
-    for kind, value, file in _values(situation):
-        for life in lives(kind, value.key, value.text):
-            if life.effects:
-                grouped.setdefault((file.path, kind, Life(life.what, life.effects, (), life.young)), []).append(
-                    (kind, value))
-    for (path, _, life), members in grouped.items():
-        count = _places(situation, [(kind, v.key, v.text) for kind, v in members], path)
-        kind, first = members[0]
-        instead = next(one.instead for one in lives(kind, first.key, first.text) if one.what == life.what)
-        yield from _judged(situation, Life(life.what, life.effects, instead, life.young), first.place, count)
+    """One finding for each key or value that a version takes otherwise, however many lines have it."""
+    for file in situation.conf.files:
+        if file.name.endswith(".yaml"):
+            continue                         # keys of another kind, judged where they are read
+        found: dict[tuple[object, ...], tuple[Life, Place, set[int]]] = {}
+        for line in file.statements:
+            kind = statement(file.name, line.kind)
+            if not names(kind):
+                continue                     # of files that no table describes, no key is wrong
+            for value in line.values:
+                for life in lives(kind, value.key, value.text):
+                    found.setdefault((kind, *life.essence), (life, value.place, set()))[2].add(line.place.line)
+        for life, place, lines in found.values():
+            more = f" (on {plural(len(lines), 'line')})" if len(lines) > 1 else ""
+            yield from _judged(situation, life, place, more)
 
 
-def _judged(situation: Situation, life: Life, place: Place, lines: int) -> Iterator[Finding]:
-    more = f" (on {plural(lines, 'line')})" if lines > 1 else ""
-    asked = situation.versions or (VERSIONS if len(life.effects) == len(VERSIONS) else ())
+def _judged(situation: Situation, life: Life, place: Place, more: str) -> Iterator[Finding]:
+    everywhere = len(life.effects) == len(VERSIONS)
+    asked = situation.versions or (VERSIONS if everywhere else ())
     said: set[Effect] = set()
     for effect in _WORST:
         versions = tuple(v for v in asked if life.in_version(v) is effect)
         if not versions:
             continue
         said.add(effect)
+        # "23.11 and later" says more than "24.05", of a version that is one of many.
+        spread = tuple(v for v, own, _ in life.effects if own is effect)
+        when = "" if len(spread) == len(VERSIONS) else f"{told(spread)}: "
         since = f"; from {show(_since(life))} on" if life.young else ""
-        yield Finding(_severity(life, effect), f"{life.what}{more}", f"{told(_spread(life, effect, versions))}: "
-                      f"{_MEANS[effect]}{since}", life.instead, place, versions=only(situation, versions))
-    if len(situation.versions) < 2:
+        right = next((instead for v, _, instead in life.effects if v == versions[0]), "")
+        yield Finding(_severity(life, effect), f"{life.what}{more}", _noted(f"{when}{_MEANS[effect]}{since}", life),
+                      (right,) if right else (), place,
+                      versions=() if everywhere and set(asked) == set(versions) else only(situation, versions))
+    if len(situation.versions) < 2 and not life.unknown:
         yield from _upgrade(situation, life, place, more, said)
 
 
 def _upgrade(situation: Situation, life: Life, place: Place, more: str, said: set[Effect]) -> Iterator[Finding]:
-    """The next version in which it is worse than in all that were asked for."""
+    """The next versions in which it is worse than in that which was asked for."""
     if life.young:
         if not situation.versions and not said:
-            yield Finding(Severity.NOTE, f"{life.what}{more}", f"only from {show(_since(life))} on; before: "
-                          f"{_MEANS[life.effects[0][1]]}", place=place)
+            yield Finding(Severity.NOTE, f"{life.what}{more}", _noted(
+                f"only from {show(_since(life))} on; before: {_MEANS[life.effects[0][1]]}", life), place=place)
         return
     now = max(situation.versions, default=None)
-    for version, effect in life.effects:
-        if (now is None or version > now) and effect not in said and _worse(effect, said):
-            ends = "ends it" if effect is Effect.FATAL else "changes it"
-            yield Finding(Severity.NOTE, f"{life.what}{more}", f"the upgrade to {show(version)} {ends}: "
-                          f"{_MEANS[effect]}", life.instead, place, versions=())
-            return
+    steps: list[tuple[Version, Effect, str]] = []
+    for version, effect, instead in life.effects:
+        worse = all(_WORST.index(effect) < _WORST.index(other) for other in (*said, *(e for _, e, _ in steps)))
+        if worse and (now is None or version > now):
+            steps.append((version, effect, instead))
+    if steps:
+        text = "; ".join(f"the upgrade to {show(v)} {'ends' if e is Effect.FATAL else 'changes'} it: {_MEANS[e]}"
+                         for v, e, _ in steps)
+        right = steps[-1][2]
+        yield Finding(Severity.NOTE, f"{life.what}{more}", _noted(text, life), (right,) if right else (), place)
 
 
-def _worse(effect: Effect, than: set[Effect]) -> bool:
-    return all(_WORST.index(effect) < _WORST.index(other) for other in than)
+def _noted(text: str, life: Life) -> str:
+    return f"{text} ({life.note})" if life.note else text
 
 
 def _since(life: Life) -> Version:
-    return next(v for v in VERSIONS if life.in_version(v) is None)
-
-
-def _spread(life: Life, effect: Effect, versions: Sequence[Version]) -> tuple[Version, ...]:
-    """All versions that do so, where the one asked for is one of many: "23.11 and later" says more than "24.05"."""
-    every = tuple(v for v, found in life.effects if found is effect)
-    return every if set(versions) <= set(every) else tuple(versions)
+    """First version that has it as it is."""
+    broken = {v for v, _, _ in life.effects}
+    return next(v for v in VERSIONS if v not in broken)
 
 
 def _severity(life: Life, effect: Effect) -> Severity:
     """What is ignored although it was meant is wrong; what is merely no longer needed is old."""
     if effect is Effect.FATAL:
         return Severity.FATAL
-    if effect is Effect.DEPRECATED or not life.young:
+    if effect is Effect.DEPRECATED or not (life.young or life.unknown):
         return Severity.DEPRECATED
     return Severity.WRONG
 
 
-# --- what no version has -------------------------------------------------------------------------------------------
-
-
-def _unknown(situation: Situation) -> Iterator[Finding]:
-    if lookup("slurm.conf", "ClusterName") is None:
-        return                               # without its table every key would be unknown
-    told_of: set[tuple[str, str, str]] = set()
-    for kind, value, file in _values(situation):
-        what = (file.path, kind, value.key.casefold())
-        if what in told_of or file.name.endswith(".yaml") or lookup(kind, value.key) is not None or kind not in _TABLED:
-            continue
-        told_of.add(what)
-        near = nearest(kind, value.key)
-        count = sum(1 for line in file.statements if any(v.key.casefold() == what[2] for v in line.values))
-        more = f" (on {plural(count, 'line')})" if count > 1 else ""
-        yield Finding(Severity.FATAL, f"{value.key[:60]}= is no key of {_of(kind)} in any version{more}",
-                      "a parsing error: the daemon that reads it does not start",
-                      (f"{near}={value.text}",) if near else (), value.place)
-
-
-# Of files that the table does not describe, no key is wrong.
-_TABLED = frozenset({"slurm.conf", "NodeName", "PartitionName", "NodeSet", "DownNodes", "gres.conf", "cgroup.conf",
-                     "topology.conf", "acct_gather.conf", "slurmdbd.conf", "job_container.conf"})
-
-
-def _of(kind: str) -> str:
-    return kind if "." in kind else f"{kind}= lines"
-
-
-def _plug_ins(situation: Situation) -> Iterator[Finding]:
-    """select/cons_tress: plug-ins that no version has."""
-    for kind, value, _ in _values(situation):
-        if kind not in ("slurm.conf", "cgroup.conf") or not value.text:
-            continue
-        names = _names_of(value.key)
-        for word in value.text.split(",") if names else ():
-            name = word.strip().casefold()
-            if name and name not in names:
-                near = get_close_matches(name, names, 1, 0.7)
-                yield Finding(Severity.FATAL, f"{value.key}={word[:60]}: no version has such a plug-in",
-                              "the daemon that needs it does not start; there are " + ", ".join(sorted(
-                                  set(names.values()))[:12]), (f"{value.key}={names[near[0]]}",) if near else (),
-                              value.place)
-
-
-@lru_cache(maxsize=256)
-def _names_of(key: str) -> dict[str, str]:
-    """Plug-ins of a key by name in small letters, with and without what stands before the "/"; {} for other keys."""
-    found = [name for name in plugins(key, None) if "/" in name]
-    return {short.casefold(): name for name in found for short in (name, name.partition("/")[2])}
-
-
-RULES: tuple[Rule, ...] = (_keys, _unknown, _plug_ins)
+RULES: tuple[Rule, ...] = (_keys,)
