@@ -204,13 +204,15 @@ def unit_place(found: list[tuple[str, ...]]) -> int | None:
     return None
 
 
-def tree_parts(fabric: Fabric, nodes: Collection[str] | None = None) -> tuple[Part, ...]:
+def tree_parts(fabric: Fabric, nodes: Collection[str] | None = None,
+               found_units: tuple[Unit, ...] | None = None) -> tuple[Part, ...]:
     """The tree as it hangs together, without names: units first, then level by level. Every node is in one part, every
-    part under one other. nodes: the names that Slurm knows; None: those that look like compute nodes (see left_out)."""
+    part under one other. nodes: the names that Slurm knows; None: those that look like compute nodes (see left_out).
+    found_units: units(fabric), where the caller has them already."""
     found: list[Part] = []
     services = set(left_out(fabric)) if nodes is None else set()
     below: dict[str, int] = {}       # device -> the part that it is of
-    for unit in units(fabric):
+    for unit in units(fabric) if found_units is None else found_units:
         names = [n for n in unit.nodes if (n in nodes if nodes is not None else n not in services)]
         if names:
             below.update(dict.fromkeys(unit.leaves, len(found)))

@@ -1,0 +1,251 @@
+"""Which of tree and blocks is written for a Slurm version, in which file, and what slurm.conf says besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hpcadmin.conf.grammar import wrong_value
+from hpcadmin.conf.keys import Version, show
+from hpcadmin.conf.names import natural, slurm_list
+from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Problem, Section
+from hpcadmin.conf.topology_blocks import SINCE as BLOCKS_SINCE
+from hpcadmin.conf.topology_lines import block_sections, tree_sections, yaml_sections
+from hpcadmin.conf.topology_parts import Blocks, Switch, Tree
+from hpcadmin.conf.topology_tree import OFF_FABRIC
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand
+from hpcadmin.site import Site
+
+YAML_SINCE: Version = (25, 5)
+TREE, BLOCKS = "fabric", "nvlink"     # names of topologies in topology.yaml
+# TopologyParam that lets ranks follow the network, by plug-in: since when, and what it goes by.
+_RANK: dict[str, tuple[str, Version, str]] = {
+    "tree": ("SwitchAsNodeRank", (23, 2), "switches"), "block": ("BlockAsNodeRank", (25, 11), "blocks")}
+
+
+@dataclass
+class TopologyFiles:
+    """files: sections of topology.conf or topology.yaml. settings: of slurm.conf. partitions: Topology= by partition.
+
+    Everything is empty where no topology is needed; `notes` say why.
+    """
+
+    files: dict[str, tuple[Section, ...]] = field(default_factory=dict)
+    settings: tuple[Entry, ...] = ()
+    partitions: dict[str, Entry] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for: a plug-in by its short name ("": what fits), of [topology] or of slurm.options."""
+
+    plugin: str
+    version: Version | None
+    yaml: bool
+    forced: bool                      # slurm.options has TopologyPlugin: no line of ours
+
+    def has(self, since: Version) -> bool:
+        return self.version is not None and self.version >= since
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that the choice depends on. names: the nodes that Slurm will have. found: what comes of it."""
+
+    found: TopologyFiles
+    tree: Tree
+    blocks: Blocks
+    wanted: Wanted
+    site: Site
+    names: frozenset[str]
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """Nodes in no block."""
+        return self.names - self.blocks.nodes
+
+    @property
+    def leaves(self) -> list[Switch]:
+        return [switch for switch in self.tree.leaves if not switch.name.startswith(OFF_FABRIC)]
+
+    def note(self, text: str) -> None:
+        self.found.notes.append(text)
+
+    def missing(self, what: str, hint: str) -> None:
+        self.found.problems.append(Problem(Kind.UNKNOWN, what, key="topology.plugin", hint=hint))
+
+
+def option(site: Site, key: str) -> str:
+    """A key of slurm.options, however its letters are written."""
+    return next((str(value) for name, value in site.slurm.options.items() if name.casefold() == key.casefold()), "")
+
+
+def choose(case: Case) -> None:
+    """Fills case.found."""
+    found, wanted = case.found, case.wanted
+    use_tree, use_blocks = _use_tree(case), _use_blocks(case)
+    _say_nothing(case, use_tree=use_tree, use_blocks=use_blocks)
+    if use_tree and use_blocks and not wanted.yaml:
+        use_tree, use_blocks = _one_plugin(case)
+    for used, part in ((use_tree, case.tree), (use_blocks, case.blocks)):
+        if used:
+            found.problems += part.problems
+            found.notes += part.notes
+    if found.problems or not (use_tree or use_blocks):
+        return
+    default = "block" if use_blocks and (not use_tree or wanted.plugin == "block" or not case.outside) else "tree"
+    if default == "block" and case.outside:
+        case.note(f"{slurm_list(case.outside)} are in no block: slurmctld warns of it, and a job that may use nodes of "
+                  "blocks never gets these; keep them in a partition of their own")
+    why = _plugin_why(case, default)
+    if wanted.yaml:
+        _write_yaml(case, default, why, use_tree=use_tree, use_blocks=use_blocks)
+    else:
+        found.files["topology.conf"] = (tree_sections(case.tree) if default == "tree" else
+                                        block_sections(case.blocks, wanted.version or BLOCKS_SINCE))
+        said = ("site.toml [topology] plugin", "topology.plugin") if case.site.topology.plugin else ("inventory", "")
+        found.settings = () if wanted.forced else (Entry("TopologyPlugin", f"topology/{default}", why, *said),)
+    found.settings += tuple(_rank(case, default))
+    found.problems += _illegal(case)
+
+
+def _use_tree(case: Case) -> bool:
+    """Whether a tree tells nodes apart; one that is asked for is written all the same, as the site's own is."""
+    several = len(case.leaves) > 1
+    if case.wanted.plugin == "block":
+        return several and not case.tree.problems
+    asked = bool(case.leaves) and (case.wanted.plugin == "tree" or any(switch.key for switch in case.leaves))
+    unfinished = not case.leaves and bool(case.tree.problems)
+    if case.wanted.plugin == "tree" and not (several or asked or unfinished):
+        case.missing("no fabric with nodes of Slurm is in the inventory: no tree",
+                     "discover --fabric, or name the switches in [topology.switches]")
+    return several or asked or unfinished
+
+
+def _use_blocks(case: Case) -> bool:
+    blocks = case.blocks.blocks
+    asked = case.wanted.plugin == "block" or any(block.key for block in blocks)
+    useful = len(blocks) > 1 or (asked and bool(blocks)) or bool(case.blocks.problems)
+    if useful and not case.wanted.has(BLOCKS_SINCE):
+        case.note(f"{len(blocks)} blocks of nodes ({', '.join(block.name for block in blocks[:4])}) are not written: "
+                  f"topology/block came with Slurm {show(BLOCKS_SINCE)}")
+        return False
+    if case.wanted.plugin == "block" and not useful:
+        case.missing("no NVLink domain spans nodes of Slurm: no blocks", "name them in [topology.blocks]")
+    return useful
+
+
+def _say_nothing(case: Case, *, use_tree: bool, use_blocks: bool) -> None:
+    """Why nothing is written, where one could expect it."""
+    if use_tree or use_blocks or case.found.problems or len(case.names) < 2:
+        return
+    if case.leaves:
+        case.note(f"no topology is written: all nodes are on one switch, {case.leaves[0].name}, none nearer to another "
+                  '([topology] plugin = "tree" writes it all the same)')
+    elif case.blocks.blocks and case.wanted.has(BLOCKS_SINCE):
+        case.note("no topology is written: the nodes that NVLink joins are all in one domain "
+                  '([topology] plugin = "block" writes it all the same)')
+
+
+def _one_plugin(case: Case) -> tuple[bool, bool]:
+    """(tree, blocks): one of them, for versions in which a cluster has one plug-in."""
+    if case.wanted.plugin == "block" or not case.outside:
+        case.note("the tree of switches is not written beside the blocks: a topology.conf has one of them (both from "
+                  f"Slurm {show(YAML_SINCE)} on, in topology.yaml)")
+        return False, True
+    case.note(f"NVLink domains are not written as blocks: {slurm_list(case.outside)} are in none, and topology/block "
+              'would keep these out of every job that may use blocks ([topology] plugin = "block" writes them; both '
+              f"can be had from Slurm {show(YAML_SINCE)} on)")
+    return True, False
+
+
+def _plugin_why(case: Case, default: str) -> str:
+    if default == "block":
+        blocks = case.blocks.blocks
+        return (f"the site's {len(blocks)} blocks: jobs stay inside them" if blocks[0].key else
+                f"{len(blocks)} blocks of nodes that NVLink joins: jobs stay inside them")
+    leaves, all_of = len(case.tree.leaves), len(case.tree.switches)
+    told = f"{leaves} leaves below {all_of - leaves} switches: jobs get nodes near one another"
+    return f"{told}; every version has it" if case.wanted.version is None else told
+
+
+def _write_yaml(case: Case, default: str, why: str, *, use_tree: bool, use_blocks: bool) -> None:
+    named: list[tuple[str, Tree | Blocks]] = []
+    if use_tree:
+        named.append((TREE, case.tree))
+    if use_blocks:
+        named.append((BLOCKS, case.blocks))
+    first = BLOCKS if default == "block" else TREE
+    named.sort(key=lambda item: item[0] != first)
+    case.found.files["topology.yaml"] = yaml_sections([
+        (name, what, name == first, why if name == first else f"for partitions with Topology={name}; the others have "
+         f"{first}") for name, what in named])
+    case.found.partitions = dict(_partitions(case, {name for name, _ in named}, first))
+
+
+def _partitions(case: Case, have: set[str], default: str) -> Iterator[tuple[str, Entry]]:
+    """Topology= for partitions that the default does not fit: all of its nodes in blocks, or not all."""
+    for name in sorted(case.site.partitions):
+        table = {key.casefold(): value for key, value in case.site.partitions[name].items()}
+        own = str(table.get("topology", ""))
+        if own and own not in have:
+            case.found.problems.append(Problem(
+                Kind.SITE, f"[partitions.{name}] Topology={own}: topology.yaml has {' and '.join(sorted(have))}",
+                key=f"partitions.{name}.Topology"))
+        nodes = _nodes(str(table.get("nodes", "")))
+        if own or len(have) < 2 or not nodes:
+            continue
+        inside = nodes <= case.blocks.nodes
+        fits = BLOCKS if inside else TREE
+        if fits != default:
+            why = "all of its nodes are in NVLink blocks" if inside else "it has nodes that are in no block"
+            yield name, Entry("Topology", fits, f"{why}; the cluster's default is {default}")
+
+
+def _nodes(text: str) -> frozenset[str]:
+    """The nodes of a partition; none for ALL, and for what is no hostlist (which is said elsewhere)."""
+    if not text or text.casefold() == "all":
+        return frozenset()
+    try:
+        return frozenset(expand(text))
+    except UsageError:
+        return frozenset()
+
+
+def _rank(case: Case, default: str) -> Iterator[Entry]:
+    """TopologyParam where the nodes' names do not follow the network, so that ranks do."""
+    value, since, what = _RANK[default]
+    groups = [item.nodes for item in (case.tree.leaves if default == "tree" else case.blocks.blocks)]
+    if not case.wanted.has(since) or not _scattered(groups):
+        return
+    if option(case.site, "TopologyParam"):
+        case.note(f"the names of the nodes do not follow the network: TopologyParam={value} would let ranks do so")
+        return
+    yield Entry("TopologyParam", value, f"the names of the nodes do not follow the {what}: most {what} have nodes "
+                f"between those of others, and ranks are to go by {what}", DEFAULT)
+
+
+def _scattered(groups: Sequence[Sequence[str]]) -> bool:
+    """Whether most of the groups are cut up when all nodes stand in the order of their names."""
+    order = sorted((natural(node), place) for place, group in enumerate(groups) for node in group)
+    runs: dict[int, int] = {}
+    last = -1
+    for _, place in order:
+        if place != last:
+            runs[place] = runs.get(place, 0) + 1
+        last = place
+    return 2 * sum(count > 1 for count in runs.values()) > len(groups)
+
+
+def _illegal(case: Case) -> Iterator[Problem]:
+    """Values that would break their file."""
+    for name, sections in case.found.files.items():
+        for line in (line for section in sections for line in section.lines):
+            for entry in line.entries:
+                wrong = wrong_value(entry.key, entry.value.strip('"').replace(", ", ",")) if entry.value else None
+                if wrong:
+                    yield Problem(Kind.SITE if entry.site_key else Kind.FAULT,
+                                  f"{name}: {entry.key}={entry.value[:80]!r} {wrong}", key=entry.site_key)
