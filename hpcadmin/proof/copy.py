@@ -6,11 +6,14 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement
+from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement, Value
 from hpcadmin.conf.existing.write import SetValue, edit
 from hpcadmin.proof.parts import Slurm
 
 DISABLED_SINCE = (23, 11)                # CgroupPlugin=disabled
+# node_reg_mem_percent exists before, but is read with an errno of somebody else, and then not taken (node_mgr.c).
+MEMORY_PERCENT_SINCE = (25, 5)
+_COMPARED = "RealMemory is compared with the inventory"
 _PROGRAMS = ("healthcheckprogram", "slurmctldprimaryonprog", "slurmctldprimaryoffprog", "resumeprogram",
              "suspendprogram", "resumefailprogram", "rebootprogram", "mailprog", "unkillablestepprogram")
 _DATABASES = ("jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka")
@@ -66,7 +69,7 @@ def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[Nod
     for source in conf.files:
         if source.name == "slurmdbd.conf":
             continue                     # no part of this, and it has a password
-        lines = _lines(source, nodes, changes)
+        lines = _lines(source, nodes, machine, changes)
         for statement in source.statements:
             wish = wishes.get(source.name, {}).get(statement.kind)
             if wish is not None and len(statement.values) == 1:
@@ -107,18 +110,31 @@ def _apply(lines: list[str], statement: Statement, wish: _Wish, changes: list[Ch
     changes.append(Change(str(statement.place), what, wish.why))
 
 
-def _lines(source: SourceFile, nodes: Sequence[NodeLine], changes: list[Change]) -> list[str]:
-    """With nodes that register at once: CLOUD and FUTURE ones would wait for somebody."""
+def _lines(source: SourceFile, nodes: Sequence[NodeLine], machine: Machine, changes: list[Change]) -> list[str]:
+    """Node lines that this machine can register: no more memory than it has, and no CLOUD and FUTURE ones."""
     if source.name != "slurm.conf":
         return list(source.lines)
-    edits = []
-    for node in nodes:
-        state = node.values.get("state")
-        if state is not None and state.text.upper() in ("CLOUD", "FUTURE", "POWER_DOWN") and not state.default:
-            statement = next((s for s in source.statements if s.place == node.place), None)
-            if statement is not None:
-                edits.append(SetValue(statement, state.key, "UNKNOWN"))
-                changes.append(Change(str(node.place), f"State={state.text} is UNKNOWN", "so that its node registers"))
+    edits: list[SetValue] = []
+    started = {node.place for node in nodes}
+    lowered: list[tuple[Statement, Value]] = []
+    for statement in source.statements:
+        if statement.kind != "nodename":
+            continue
+        state = statement.get("state")
+        if state is not None and state.text.upper() in ("CLOUD", "FUTURE") and statement.place in started:
+            edits.append(SetValue(statement, state.key, "UNKNOWN"))
+            changes.append(Change(str(statement.place), f"State={state.text} is UNKNOWN", "so that its node registers"))
+        for key in ("realmemory", "memspeclimit") if machine.slurm.version < MEMORY_PERCENT_SINCE else ():
+            value = statement.get(key)
+            if value is not None and value.text.isdigit() and int(value.text[:15]) > machine.memory_mib:
+                lowered.append((statement, value))
+                most = machine.memory_mib if key == "realmemory" else machine.memory_mib // 2
+                edits.append(SetValue(statement, value.key, str(most)))
+    if lowered:
+        first = lowered[0]
+        more = f" and {len(lowered) - 1} more" if len(lowered) > 1 else ""
+        changes.append(Change(str(first[0].place), f"{first[1].key}={first[1].text}{more} made smaller",
+                              f"slurmd reports this machine's {machine.memory_mib} MiB; {_COMPARED}"))
     return list(edit(source, edits).lines) if edits else list(source.lines)
 
 
@@ -142,11 +158,10 @@ def _slurm(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
     if plugins and not any(machine.exists(path) for path in plugins.split(":")):
         wishes["plugindir"] = _Wish(None, "this Slurm's system has no such folder")
     memory = max((node.number("realmemory") or 0 for node in conf.nodes), default=0)
-    if memory > machine.memory_mib:
+    if memory > machine.memory_mib and machine.slurm.version >= MEMORY_PERCENT_SINCE:
         wishes["slurmctldparameters"] = _Wish(
             _with(conf.setting("slurmctldparameters"), "node_reg_mem_percent=0.001"),
-            f"slurmd reports this machine's {machine.memory_mib} MiB; RealMemory is compared with the inventory",
-            add=True)
+            f"slurmd reports this machine's {machine.memory_mib} MiB; {_COMPARED}", add=True)
     for key in ("slurmctlddebug", "slurmddebug"):
         if conf.setting(key).casefold() in ("quiet", "fatal", "0", "1"):
             wishes[key] = _Wish("info", "errors are to be seen")

@@ -12,7 +12,8 @@ _USUAL = re.compile(
     r"state file|Trying backup state|may be lost|MailProg is invalid|No memory enforcing mechanism|"
     r"state save file|Setting node \S+ state to INVAL|_slurm_rpc_node_registration node=|"
     r"Database settings not recommended|CPU frequency|Unable to resolve|_xgetaddrinfo|agent/is_node_resp|"
-    r"cgroup/v1 plugin is deprecated|slurm_set_addr|sack|Node ping|not responding|assoc_mgr|priority/multifactor: .*accounting")
+    r"cgroup/v1 plugin is deprecated|slurm_set_addr|sack|Node ping|not responding|assoc_mgr|"
+    r"priority/multifactor: .*accounting")
 
 
 def plain(line: str) -> str:
