@@ -179,7 +179,8 @@ def test_virtual_sockets_are_for_all_nodes_before_25_11() -> None:
 
 
 def test_slurmd_parameters_of_the_site_are_kept() -> None:
-    result = go(m.inventory((["a1"], m.NPS4)), m.site(options={"SlurmdParameters": "allow_ecores"}))
+    result = go(m.inventory((["a1"], m.NPS4)), m.site(options={"SlurmdParameters": "allow_ecores"}),
+                slurm_version="24.11")
     assert line(result, "SlurmdParameters") == "SlurmdParameters=allow_ecores,numa_node_as_socket  # site.toml"
     result = go(m.inventory((["b1"], m.BIG_CPU)), m.site(options={"SlurmdParameters": "numa_node_as_socket"}))
     assert line(result, "SlurmdParameters") == "SlurmdParameters=numa_node_as_socket  # site.toml"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.grammar import scalar, wrong_key
-from hpcadmin.conf.keys import Effect, Rule, Version, effects, lookup, nearest, show, statement
+from hpcadmin.conf.keys import Effect, Rule, Version, effects, show, statement
 from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Line, Problem, line
 from hpcadmin.site import Scalar
 
@@ -98,35 +99,68 @@ class Options:
 
 
 def for_version(options: Options, file: str, version: Version | None) -> list[str]:
-    """Writes the site's keys as the version wants them. Notes; what cannot be written is in options.problems."""
+    """Writes the site's keys as the version wants them. Notes; what cannot be written is in options.problems.
+
+    What the version does not have and does not die of is left out, what it has another name for is renamed. What is
+    fatal stays, and is a problem of the file's lines (`refused`). file: the kind of statement, see `keys.statement`.
+    """
     _twice(options)
     notes: list[str] = []
     for key, own in list(options.own.items()):
-        path = own.path
         if options.table == "slurm.options" and key in _ELSEWHERE:
             place = _ELSEWHERE[key]
-            hint = f"write it as {place} in site.toml" if place else "conf render does not write it"
-            options.problems.append(Problem(Kind.SITE, f"{own.key} is not a setting of this kind", key=path, hint=hint))
-            continue
-        if unknown(file, own.key) is not None:
-            continue                             # said for every line of the file
-        for rule, where, effect in effects(file, own.key, own.value, version):
-            if version is None or effect is Effect.FATAL:
-                continue                         # the same
-            said = f"[{options.table}] {own.key}={own.value} in Slurm {show(where)}: {effect.value}"
-            changed = _replaced(own, rule, where)
-            if effect is Effect.DEPRECATED and changed is None:
-                continue                         # it is still read
-            del options.own[key]
-            if changed is None:
-                notes.append(f"{said}; left out{f', {rule.instead} is what it has' if rule.instead else ''}")
-            elif changed.key.casefold() in options.own:
-                notes.append(f"{said}; left out, since {changed.key} is there")
-            else:
+            options.problems.append(Problem(Kind.SITE, f"{own.key} is not a setting of this kind", key=own.path,
+                                            hint=f"write it as {place} in site.toml" if place
+                                            else "conf render does not write it"))
+        elif version is not None:
+            changed, told = _for_version(own, file, version)
+            notes += [f"[{options.table}] {text}" for text in told]
+            if changed != own:
+                del options.own[key]
+            if changed is not None and changed.key.casefold() in options.own and changed != own:
+                notes.append(f"[{options.table}] {own.key} is left out, since {changed.key} is there")
+            elif changed is not None:
                 options.own[changed.key.casefold()] = changed
-                notes.append(f"{said}; written as {changed.key}={changed.value}")
-            break
     return notes
+
+
+def _for_version(own: Own, file: str, version: Version) -> tuple[Own | None, list[str]]:
+    """The key as it will be written (None: not at all), and what is to be said about that."""
+    now, notes = own, []
+    for rule, where, effect in effects(file, own.key, own.value, version):
+        if effect is Effect.FATAL or rule.unknown:
+            continue
+        what = rule.value or own.key
+        said = f"{own.key}={own.value} in Slurm {show(where)}: {what}: {effect.value}"
+        why = f"{rule.instead} is {what} of Slurm {show(where)}"
+        if not rule.value and rule.instead and not wrong_key(rule.instead):
+            now = replace(now, key=rule.instead, value=_of_family(now.value, own.key, rule.instead),
+                          why=f"Slurm {show(where)} calls {own.key} {rule.instead}")
+            notes.append(f"{said}; written as {now.key}={now.value}")
+        elif rule.value and rule.instead and "=" not in rule.instead and " " not in rule.instead:
+            now = replace(now, value=_words(now.value, rule.value, rule.instead), why=why)
+            notes.append(f"{said}; {rule.instead} is written")
+        elif effect is Effect.DEPRECATED:
+            continue                             # it is still read; said for the file's lines
+        elif rule.value and _words(now.value, rule.value, ""):
+            now = replace(now, value=_words(now.value, rule.value, ""), why=f"{rule.value} is left out")
+            notes.append(f"{said}; left out")
+        else:
+            notes.append(f"{said}; left out{f', {rule.instead} instead' if rule.instead else ''}")
+            return None, notes
+    return now, notes
+
+
+def _words(value: str, old: str, new: str) -> str:
+    """A list with one word replaced, or taken out where new is ""."""
+    words = [new if word.strip().casefold() == old.casefold() else word for word in value.split(",")]
+    return ",".join(word for word in words if word)
+
+
+def _of_family(value: str, old: str, new: str) -> str:
+    """A plug-in's name begins with what its key is called: job_container/tmpfs, namespace/tmpfs."""
+    was, now = (re.sub(r"(?<=.)([A-Z])", r"_\1", key).lower().removesuffix("_type") for key in (old, new))
+    return f"{now}/{value[len(was) + 1:]}" if value.startswith(f"{was}/") else value
 
 
 def _twice(options: Options) -> None:
@@ -138,58 +172,34 @@ def _twice(options: Options) -> None:
         seen.add(name.casefold())
 
 
-def _replaced(own: Own, rule: Rule, where: Version) -> Own | None:
-    """The key or value that has taken its place, where one says the same."""
-    if not rule.instead or (wrong_key(rule.instead.partition("=")[0]) and not rule.value):
-        return None
-    if rule.value:
-        if "=" in rule.instead:
-            return None
-        words = [rule.instead if word.strip().casefold() == rule.value.casefold() else word
-                 for word in own.value.split(",")]
-        return replace(own, value=",".join(words), why=f"{rule.instead} is {rule.value} of Slurm {show(where)}")
-    if "=" in rule.instead:
-        return None
-    value = own.value
-    old, new = (f"{_snake(k)}/" for k in (own.key, rule.instead))
-    if value.startswith(old):
-        value = new + value[len(old):]           # the plug-in's family is named after the key
-    return Own(rule.instead, value, own.path, f"{own.key} is called {rule.instead} in Slurm {show(where)}")
-
-
-def _snake(key: str) -> str:
-    """The family of plug-ins of a key: JobContainerType -> job_container."""
-    text = "".join(f"_{c.lower()}" if c.isupper() else c for c in key).lstrip("_")
-    return text.removesuffix("_type")
-
-
-def unknown(kind: str, key: str) -> str | None:
-    """None where some version has the key; else the key that may have been meant, "" for none."""
-    if wrong_key(key) or lookup(kind, key) is not None or lookup("slurm.conf", "ClusterName") is None:
-        return None
-    return nearest(kind, key)
-
-
 def refused(file: str, lines: Sequence[Line], version: Version | None) -> tuple[list[Problem], list[str]]:
     """(problems, notes): keys and values that the version, or where none is known some version, does not have."""
     problems, notes = [], []
+    seen: set[tuple[str, str, str]] = set()
     for item in lines:
         if item.raw:
             continue
         kind = statement(file, item.entries[0].key)
         for e in item.entries:
-            near = unknown(kind, e.key)
-            if near is not None:
-                problems.append(Problem(Kind.SITE, f"{file}: no Slurm has the key {e.key}", key=e.site_key,
-                                        hint=f"{near}?" if near else "leave it out"))
+            if (kind, e.key, e.value) in seen or wrong_key(e.key):
                 continue
+            seen.add((kind, e.key, e.value))
             for rule, where, effect in effects(kind, e.key, e.value, version):
-                instead = f"{rule.instead} instead" if rule.instead else ""
-                text = f"{file}: {e.key}={e.value} in Slurm {show(where)}: {effect.value}"
-                if effect is not Effect.FATAL:
-                    notes.append(f"{text}{f'; {instead}' if instead else ''}")
-                    continue
-                name_it = "" if version else "--slurm-version names yours"
-                problems.append(Problem(Kind.SITE, text, key=e.site_key,
-                                        hint="; ".join(part for part in (instead, name_it) if part)))
+                text, hint = _said(file, e, rule, where, effect)
+                if effect is Effect.FATAL or (rule.unknown and effect is Effect.ERROR):
+                    name_it = "" if version or rule.unknown else "--slurm-version names yours"
+                    problems.append(Problem(Kind.SITE if e.site_key else Kind.FAULT, text, key=e.site_key,
+                                            hint="; ".join(part for part in (hint, name_it) if part)))
+                else:
+                    notes.append(f"{text}{f' ({hint})' if hint else ''}")
     return problems, notes
+
+
+def _said(file: str, e: Entry, rule: Rule, where: Version, effect: Effect) -> tuple[str, str]:
+    if rule.unknown and not rule.value:
+        return f"{file}: no Slurm has the key {e.key}", f"{rule.instead}?" if rule.instead else "leave it out"
+    what = f"{rule.value}: " if rule.value and rule.value != e.value else ""
+    text = f"{file}: {e.key}={e.value[:200]} in Slurm {show(where)}: {what}{effect.value}"
+    if rule.unknown:
+        return text, f"{rule.instead}?" if rule.instead else rule.note
+    return text, "; ".join(part for part in (f"{rule.instead} instead" if rule.instead else "", rule.note) if part)
