@@ -10,6 +10,7 @@ from hpcadmin.facts import _slurm_gres as gres
 from hpcadmin.facts._reading import Document, Finding
 from hpcadmin.facts._slurm_conf import Conf, NodeLine
 from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items, types_of
+from hpcadmin.facts._slurm_rules import partly
 from hpcadmin.text import plural
 
 OPEN = "(depends on what is not in the text)"
@@ -23,9 +24,11 @@ def found(conf: Conf, document: Document) -> Iterator[Finding]:
     yield from _nodes(conf)
     yield from _same_name(conf)
     yield from _gres(conf)
-    yield from _measured(conf)
+    yield from measured_findings(conf)
     yield from _devices(conf)
-    yield from _across(conf, document)
+    yield from across(conf, document)
+    if conf.whole and not conf.includes and conf.nodes:
+        yield from _partitions(conf)
 
 
 def completed(node: NodeLine) -> dict[str, Any]:
@@ -185,19 +188,12 @@ def _range(line: GresLine, sized: Sequence[tuple[NodeLine, frozenset[str]]]) -> 
         total = size * node.get("sockets") * (node.get("boards") or 1)
         if ids and ids[-1] >= total:
             yield Finding(f"Cores={cores}: {node.name} has cores 0-{total - 1} (cores, not CPUs or threads)", line.line)
-        elif _partly(ids, size):
+        elif partly(frozenset(ids), size) is not None:
             yield Finding(f"Cores={cores} is not made of whole sockets of {size} cores: the node is INVAL from 24.11 "
                           "on", line.line, note=True)
 
 
-def _partly(ids: tuple[int, ...], size: int) -> bool:
-    counts: dict[int, int] = {}
-    for core in ids:
-        counts[core // size] = counts.get(core // size, 0) + 1
-    return any(count != size for count in counts.values())
-
-
-def _measured(conf: Conf) -> Iterator[Finding]:
+def measured_findings(conf: Conf) -> Iterator[Finding]:
     """What is configured against what slurmd -C says."""
     for node, truth in pairs(conf):
         for text in against(node, truth):
@@ -248,7 +244,8 @@ def _compare(who: str, node: NodeLine, wanted: list[tuple[str, int]], group: lis
                       note=True)
 
 
-def _across(conf: Conf, document: Document) -> Iterator[Finding]:
+def across(conf: Conf, document: Document) -> Iterator[Finding]:
+    """What commands printed against what the files say."""
     for node in conf.nodes:
         if node.source == "scontrol show node" and node.get("gres") == "(null)" and conf.gres:
             where = next((n for n, text in enumerate(document.lines, 1)
@@ -264,8 +261,6 @@ def _across(conf: Conf, document: Document) -> Iterator[Finding]:
     if with_gpus and without and not conf.gres:
         names = ",".join(node.name or "?" for node in with_gpus)
         yield Finding(f"gres.conf must name {names} only: the other nodes have no GPUs", with_gpus[0].line, note=True)
-    if conf.whole and not conf.includes and conf.nodes:
-        yield from _partitions(conf)
 
 
 def _partitions(conf: Conf) -> Iterator[Finding]:

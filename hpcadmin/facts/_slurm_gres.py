@@ -10,6 +10,7 @@ from functools import lru_cache
 from hpcadmin.errors import UsageError
 from hpcadmin.facts._base import cpu_list
 from hpcadmin.facts._reading import Finding
+from hpcadmin.facts._slurm_rules import LinksFault, links_fault
 from hpcadmin.hosts import expand
 
 _ITEM = re.compile(r"([A-Za-z_]\w{0,30})(?::([^:,()\s]{1,120}))?(?::([0-9]{1,6}))?(\([^()]{0,80}\))?(?:,|\Z)")
@@ -113,11 +114,11 @@ def lines(found: Sequence[GresLine]) -> Iterator[Finding]:
 def _links(line: GresLine) -> Iterator[Finding]:
     if not line.links or line.links == "(null)":
         return
-    parts = line.links.split(",")
-    if any(not re.fullmatch(r"-?\d{1,6}", part) or int(part) < -1 for part in parts):
+    fault = links_fault(line.links)
+    if fault in (LinksFault.ELEMENT, LinksFault.NUMBER):
         yield Finding(f"Links={line.links[:80]}: every GPU has a number, -1 for itself, 0 for none: the node is INVAL",
                       line.line)
-    elif parts.count("-1") != 1:
+    elif fault is LinksFault.SELF:
         yield Finding(f"Links={line.links[:80]} has not exactly one -1, the GPU's own place: slurmd ignores it",
                       line.line)
     elif len(line.files) > 1 and not line.several:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from hpcadmin.errors import UsageError
@@ -52,6 +53,38 @@ def read(document: Document) -> tuple[Reading, ...]:
     refused = "words about a configuration, not one: no line of Slurm's is in it" if prose and visible else ""
     return (Reading("Slurm files", lines[0], lines[-1], conf, known, tuple(findings), tuple(missing), refused,
                     tuple(_assumed(conf))),)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a text tells beside its lines of slurm.conf and gres.conf: logs, commands, topology.
+
+    conf: those lines. right: lines that would be right, as far as the text determines them; assumed: those that hang on
+    the assumption beside them.
+    """
+
+    conf: Conf
+    findings: tuple[Finding, ...]
+    right: tuple[str, ...]
+    missing: tuple[str, ...]
+    assumed: tuple[tuple[str, str], ...] = ()
+    prose: bool = False              # words about a configuration, and no line of one
+
+
+def told(document: Document) -> Told | None:
+    """None where the text has nothing of Slurm's."""
+    conf = _slurm_conf.collect(document.lines)
+    tree = _slurm_tree.collect(document.lines) or _slurm_yaml.collect(document.lines)
+    log = _slurm_log.collect(document.lines)
+    if not (conf.lines or tree or log.lines):
+        return None
+    found = (*checks.measured_findings(conf), *checks.across(conf, document), *log.findings,
+             *(tree.findings if tree else ()))
+    right = (*log.right, *(tree.right if tree else ()), *_right(conf))
+    missing = dict.fromkeys([*_missing(conf), *log.missing, *_slurm_log.unfinished(document.lines)])
+    assumed = tuple((str(each["if"]), line) for each in _assumed(conf) for line in each["right_lines"])
+    return Told(conf, found, right, tuple(missing), assumed,
+                not conf.lines and not tree and not _is_log(document))
 
 
 def _is_log(document: Document) -> bool:
