@@ -77,6 +77,7 @@ class SlurmSite:
     gpu_types: Mapping[str, str] = field(default_factory=dict)    # GPU model as the tool prints it -> Type= in Gres
     memory_margin_mib: int | None = None                          # that RealMemory stays below what the nodes have
     configless: bool = False                                      # slurmd gets its files from slurmctld
+    check_ignore: tuple[str, ...] = ()                            # rules of conf check that are left out
     autodetect: str = ""             # gres.conf AutoDetect= of all nodes with GPUs; "" and "off": lines by hand
     sockets: str = ""                # what slurmd takes for a socket: package, numa or l3; "": what suits the GPUs
     partial_cores: bool = False      # up to Slurm 24.05: Cores= may be a part of a socket
