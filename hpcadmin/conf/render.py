@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.accounting import gather, slurmdbd, slurmdbd_problems
 from hpcadmin.conf.cgroup import cgroup_sections, constrains_devices
@@ -21,6 +21,8 @@ from hpcadmin.conf.partitions import Hardware, Partitions, Policy, partitions
 from hpcadmin.conf.parts import Document, Line, Problem, Rendering, Section
 from hpcadmin.conf.settings import STATE_DIR, Cluster, accounting, slurm_sections
 from hpcadmin.conf.survey import Survey, survey
+from hpcadmin.conf.topology import topology_files
+from hpcadmin.conf.topology_choice import TopologyFiles, partition_lines
 from hpcadmin.model import Inventory
 from hpcadmin.site import Site
 
@@ -58,7 +60,9 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
     """All files, or every problem that keeps them from being written."""
     found = survey(inventory, site, slurm_version=options.slurm_version, as_is=options.as_is)
     own = Own.of(site, found.version)
-    documents, problems, more_notes = _documents(site, found, own)
+    network = topology_files(inventory, site, [w.machine.name for w in found.written], found.version,
+                             as_is=options.as_is)
+    documents, problems, more_notes = _documents(site, found, own, network)
     problems = [*found.problems, *problems, *own.cgroup.problems, *own.slurmdbd.problems]
     notes, more = remarks(found.written, devices_constrained=constrains_devices(own.slurm, own.cgroup))
     problems += more
@@ -82,7 +86,8 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
     return Rendering(files, tuple(explained), tuple(notes), secret=tuple(d.name for d in documents if d.secret))
 
 
-def _documents(site: Site, found: Survey, own: Own) -> tuple[list[Document], list[Problem], list[str]]:
+def _documents(site: Site, found: Survey, own: Own,
+               network: TopologyFiles) -> tuple[list[Document], list[Problem], list[str]]:
     problems: list[Problem] = []
     nodes, hardware, weights = [], [], weighed(found.written, site)
     for shape, memory, members in classes(found.written):
@@ -91,22 +96,27 @@ def _documents(site: Site, found: Survey, own: Own) -> tuple[list[Document], lis
         problems += more
         hardware.append(_hardware(item, tuple(w.machine.name for w in members)))
     least = _least_memory(own.slurm, hardware)
-    parts = partitions(site, hardware, Policy(site.accounting.billing and accounting(site, own.slurm), least))
-    cluster = _cluster(found, own.slurm, nodes, hardware, parts)
+    parts = partitions(site, hardware, Policy(site.accounting.billing and accounting(site, own.slurm), least),
+                       found.version)
+    in_partitions, more = partition_lines(network, parts.lines)
+    problems += [*network.problems, *more]
+    cluster = replace(_cluster(found, own.slurm, nodes, hardware, parts),
+                      topology=tuple(Line((entry,)) for entry in network.settings))
     sections, more = slurm_sections(site, cluster, own.slurm)
     problems += [*parts.problems, *more, *slurmdbd_problems(site, own.slurmdbd)]
     measured, more = gather(site)
     problems += more
     slurm = Document("slurm.conf", tuple(s for s in (*sections, Section("Nodes", tuple(nodes)),
-                                                     Section("Partitions", parts.lines)) if s.lines))
+                                                     Section("Partitions", in_partitions)) if s.lines))
     documents = [
         slurm,
         Document("gres.conf", gres_sections(found.written, site), "No node has a GPU."),
         Document("cgroup.conf", cgroup_sections(site, own.slurm, own.cgroup, found.version),
                  "No plug-in of slurm.conf constrains jobs by cgroups."),
+        *(Document(name, sections) for name, sections in network.files.items()),
         *(d for d in (measured, private_tmp(site, found.version), slurmdbd(site, own.slurm, own.slurmdbd)) if d),
     ]
-    return documents, problems, [*parts.notes, *_notes(site, own.slurm)]
+    return documents, problems, [*parts.notes, *network.notes, *_notes(site, own.slurm)]
 
 
 def _hardware(line: Line, names: tuple[str, ...]) -> Hardware:

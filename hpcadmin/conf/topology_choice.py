@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.grammar import wrong_value
 from hpcadmin.conf.keys import Version, show
 from hpcadmin.conf.names import natural, slurm_list
-from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Problem, Section
+from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Line, Problem, Section
 from hpcadmin.conf.topology_blocks import SINCE as BLOCKS_SINCE
 from hpcadmin.conf.topology_lines import block_sections, tree_sections, yaml_sections
 from hpcadmin.conf.topology_parts import Blocks, Switch, Tree
@@ -26,14 +26,16 @@ _RANK: dict[str, tuple[str, Version, str]] = {
 
 @dataclass
 class TopologyFiles:
-    """files: sections of topology.conf or topology.yaml. settings: of slurm.conf. partitions: Topology= by partition.
+    """files: sections of topology.conf or topology.yaml. settings: of slurm.conf. topologies: names in topology.yaml,
+    the cluster's default first. in_blocks: nodes that are in a block.
 
     Everything is empty where no topology is needed; `notes` say why.
     """
 
     files: dict[str, tuple[Section, ...]] = field(default_factory=dict)
     settings: tuple[Entry, ...] = ()
-    partitions: dict[str, Entry] = field(default_factory=dict)
+    topologies: tuple[str, ...] = ()
+    in_blocks: frozenset[str] = frozenset()
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -183,26 +185,34 @@ def _write_yaml(case: Case, default: str, why: str, *, use_tree: bool, use_block
     case.found.files["topology.yaml"] = yaml_sections([
         (name, what, name == first, why if name == first else f"for partitions with Topology={name}; the others have "
          f"{first}") for name, what in named])
-    case.found.partitions = dict(_partitions(case, {name for name, _ in named}, first))
+    case.found.topologies = tuple(name for name, _ in named)
+    case.found.in_blocks = case.blocks.nodes
 
 
-def _partitions(case: Case, have: set[str], default: str) -> Iterator[tuple[str, Entry]]:
-    """Topology= for partitions that the default does not fit: all of its nodes in blocks, or not all."""
-    for name in sorted(case.site.partitions):
-        table = {key.casefold(): value for key, value in case.site.partitions[name].items()}
-        own = str(table.get("topology", ""))
-        if own and own not in have:
-            case.found.problems.append(Problem(
-                Kind.SITE, f"[partitions.{name}] Topology={own}: topology.yaml has {' and '.join(sorted(have))}",
-                key=f"partitions.{name}.Topology"))
-        nodes = _nodes(str(table.get("nodes", "")))
-        if own or len(have) < 2 or not nodes:
-            continue
-        inside = nodes <= case.blocks.nodes
-        fits = BLOCKS if inside else TREE
-        if fits != default:
-            why = "all of its nodes are in NVLink blocks" if inside else "it has nodes that are in no block"
-            yield name, Entry("Topology", fits, f"{why}; the cluster's default is {default}")
+def partition_lines(found: TopologyFiles, lines: Sequence[Line]) -> tuple[tuple[Line, ...], list[Problem]]:
+    """Lines of partitions with Topology= where the cluster's default does not fit: all of its nodes in blocks, or not
+    all; and a problem for each that names a topology that is not there."""
+    written, problems = [], []
+    for line in lines:
+        own = {entry.key.casefold(): entry for entry in line.entries}
+        named = own.get("topology")
+        if named and found.topologies and named.value not in found.topologies:
+            problems.append(Problem(
+                Kind.SITE, f"partition {line.entries[0].value}: Topology={named.value} is not in topology.yaml, which "
+                f"has {' and '.join(found.topologies)}", key=named.site_key))
+        nodes = _nodes(own["nodes"].value) if "nodes" in own and not named else frozenset()
+        other = _other(found, nodes) if nodes and len(found.topologies) > 1 else None
+        written.append(replace(line, entries=(*line.entries, other)) if other else line)
+    return tuple(written), problems
+
+
+def _other(found: TopologyFiles, nodes: frozenset[str]) -> Entry | None:
+    inside = nodes <= found.in_blocks
+    fits, default = BLOCKS if inside else TREE, found.topologies[0]
+    if fits == default:
+        return None
+    why = "all of its nodes are in NVLink blocks" if inside else "it has nodes that are in no block"
+    return Entry("Topology", fits, f"{why}; the cluster's default is {default}", "inventory")
 
 
 def _nodes(text: str) -> frozenset[str]:
