@@ -23,7 +23,8 @@ _SHAPES: dict[str, re.Pattern[str]] = {
     "Features": re.compile(r"[A-Za-z0-9_.+-]+(,[A-Za-z0-9_.+-]+)*"),
     "Gres": re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*(,[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*)*"),
     "Type": re.compile(r"[A-Za-z][A-Za-z0-9_.-]*"),
-    "File": re.compile(r"/dev/[A-Za-z0-9_./-]+"),
+    "File": re.compile(r"/dev/[A-Za-z0-9_./-]+(\[[0-9]+-[0-9]+\])?"),
+    "MultipleFiles": re.compile(r"/dev/[A-Za-z0-9_./-]+(,/dev/[A-Za-z0-9_./-]+)+"),
 }
 
 
