@@ -14,8 +14,8 @@ from typing import Union
 from hpcadmin.errors import ParseError
 
 __all__ = [
-    "Check", "Context", "Direction", "Impact", "Limit", "Measurement", "NodeView", "Output", "ParseError", "Ready",
-    "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+    "Check", "Context", "Direction", "Impact", "JobRequest", "Limit", "Measurement", "NodeView", "Output", "ParseError",
+    "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
 ]
 
 Value = Union[float, int, str]
@@ -70,6 +70,7 @@ class Role(str, Enum):
     SERVER = "server"   # one task on the first node; must become ready before the client starts
     CLIENT = "client"   # one task on the second node, when the server is ready
     EACH = "each"       # one plain process on each node of the step
+    JOB = "job"         # a batch job of its own, as a user would submit it, at the same time as the test's other jobs
 
 
 class Direction(str, Enum):
@@ -100,6 +101,19 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class JobRequest:
+    """What a step with role JOB asks of Slurm; its command is started once on each node of the job.
+
+    cpus, gpus, memory_mib: on each node. anywhere: on so many nodes that Slurm chooses; 0: on the step's own nodes.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    memory_mib: int = 100
+    anywhere: int = 0
+
+
+@dataclass(frozen=True)
 class Step:
     """One thing to start: an argv (never a shell string) with the place and the time it gets.
 
@@ -117,6 +131,7 @@ class Step:
     ready: Ready | None = None
     timeout_s: float = 60.0
     name: str = ""
+    job: JobRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,8 @@ class NodeView:
     gpu_model: str = ""
     gpu_uuids: tuple[str, ...] = ()     # by GPU index
     gpu_pci: tuple[str, ...] = ()       # PCI addresses by GPU index
+    gpu_files: tuple[str, ...] = ()     # device files in PCI bus order, the order of gres.conf; (): not all are known
+    gpu_cpus: tuple[tuple[int, ...], ...] = ()   # OS CPUs near each of them, in the same order; (): not all are known
     rdma_devices: tuple[str, ...] = ()
     simulated: str = ""                 # name of the hardware profile; "" on a real node
 

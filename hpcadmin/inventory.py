@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcadmin import records
 from hpcadmin.check import NodeView
+from hpcadmin.conf.gpus import bus_order
 from hpcadmin.errors import StoreError
 from hpcadmin.files import MAX_READ_BYTES, read_bounded, read_lines, write_atomic_parts
 from hpcadmin.model import INVENTORY_SCHEMA, Cpu, Failed, Group, Inventory, Mount, Node, PciDevice
@@ -86,11 +87,15 @@ def node_view(node: Node) -> NodeView:
     """What a check may know of the node; None where it is unknown."""
     known = "gpus" not in node.unknown
     models = sorted({gpu.model for gpu in node.gpus if gpu.model})
+    ordered = bus_order(node.gpus)
+    in_order = ordered if isinstance(ordered, tuple) and known and all(g.device_file for g in ordered) else ()
     return NodeView(
         name=node.name, address=node.addresses[0] if node.addresses else "", hostname=node.hostname,
         cpus=node.cpu.cpus or sum(len(core.cpus) for core in node.cpu.cores) or None, memory_mib=node.memory_mib,
         gpus=len(node.gpus) if known else None, gpu_model=", ".join(models),
         gpu_uuids=tuple(gpu.uuid for gpu in node.gpus if gpu.uuid), gpu_pci=tuple(gpu.pci for gpu in node.gpus),
+        gpu_files=tuple(gpu.device_file for gpu in in_order),
+        gpu_cpus=tuple(gpu.local_cpus for gpu in in_order) if all(gpu.local_cpus for gpu in in_order) else (),
         rdma_devices=tuple(dict.fromkeys(nic.rdma for nic in node.nics if nic.rdma)), simulated=node.simulated,
     )
 

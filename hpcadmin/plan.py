@@ -15,6 +15,7 @@ from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, Skippe
 
 T = TypeVar("T")
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
+MEET_S = 60                          # that the jobs of a test wait for each other
 _STEP_OVERHEAD_S = 0.1
 
 
@@ -77,6 +78,7 @@ class _Layout:
         self.suite, self.checks, self.facts, self.job = suite, checks, facts, job
         self._by_id: dict[str, PlannedTest] = {}
         self.stages: list[Stage] = []
+        self.own: dict[str, list[str]] = {}          # check -> its tests that are jobs of their own
         self.verdicts: list[Verdict] = []
         self.seconds = 0.0
         self._usual = {name: check.seconds for name, check in checks.items()}
@@ -96,6 +98,20 @@ class _Layout:
         for check, nodes in groups:
             if check.impact is not Impact.LIGHT:
                 self._stage("group", check.name, [self._test(check, nodes)])
+
+    def _own_jobs(self, members: Sequence[str], number: int) -> list[PlannedJob]:
+        """The jobs of tests that are jobs themselves."""
+        found = []
+        for test in (self._by_id[i] for i in members):
+            last = number + len(test.steps)
+            for place, step in enumerate(test.steps):
+                seconds = MEET_S + step.timeout_s + 30
+                found.append(PlannedJob(
+                    number + place, "own", step.nodes, (Stage("job", f"{test.check} {test.subject}", (test.id,)),),
+                    self._usual.get(test.check, 5.0), int(seconds // 60) + 1, place,
+                    tuple(n for n in range(number, last) if n != number + place)))
+            number = last
+        return found
 
     def _rounds(self, check: Check, nodes: tuple[str, ...]) -> None:
         plan = rounds(nodes)
@@ -118,13 +134,15 @@ class _Layout:
         if problem:
             self.verdicts.append(plan_verdict(check.name, test.subject, Status.ERROR, problem))
             return ""
+        if steps[0].role is Role.JOB:
+            self.own.setdefault(check.name, []).append(test.id)
         parallel = next((s for s in steps if s.role is Role.RANKS), None)
         self._by_id[test.id] = replace(
             test, steps=steps, ranks=parallel.tasks_per_node * len(parallel.nodes) if parallel else None)
         return test.id
 
     def _stage(self, kind: str, name: str, ids: Iterable[str]) -> None:
-        members = tuple(i for i in ids if i)
+        members = tuple(i for i in ids if i and self._by_id[i].steps[0].role is not Role.JOB)
         if members:
             tests = [self._by_id[i] for i in members]
             self.stages.append(Stage(kind, name, members))
@@ -135,11 +153,19 @@ class _Layout:
         return list(self._by_id.values())
 
     def jobs(self, nodes: tuple[str, ...]) -> list[PlannedJob]:
-        if not self.stages:
-            return []
-        used = {n for t in self.tests for n in t.subject.nodes}
-        return [PlannedJob(self.job, "suite", tuple(n for n in nodes if n in used), tuple(self.stages),
-                           round(self.seconds, 1), time_limit_min(self.stages, self.tests, self.seconds))]
+        """The job of the suite, then those of tests that are jobs themselves."""
+        found = []
+        if self.stages:
+            mine = [self._by_id[i] for stage in self.stages for i in stage.tests]
+            used = {n for t in mine for n in t.subject.nodes}
+            found.append(PlannedJob(self.job, "suite", tuple(n for n in nodes if n in used), tuple(self.stages),
+                                    round(self.seconds, 1), time_limit_min(self.stages, mine, self.seconds)))
+        for members in self.own.values():
+            found += self._own_jobs(members, found[-1].number + 1 if found else self.job)
+        for job in found:
+            for test in (self._by_id[i] for stage in job.stages for i in stage.tests if job.step == 0):
+                self._by_id[test.id] = replace(test, job=job.number)
+        return found
 
     def counts(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -176,6 +202,8 @@ def _same(tools: Mapping[str, Mapping[str, str]], nodes: Iterable[str]) -> dict[
 
 def _complete(step: Step, nodes: tuple[str, ...], env: Mapping[str, str]) -> Step:
     """The step with its nodes and the suite's environment."""
+    if step.role is Role.JOB and step.job is not None and step.job.anywhere:
+        return replace(step, nodes=(), env={**env, **step.env})
     default = {Role.SERVER: nodes[:1], Role.CLIENT: nodes[-1:]}.get(step.role, nodes)
     return replace(step, nodes=step.nodes or default, env={**env, **step.env})
 
@@ -190,6 +218,8 @@ def unfit(steps: Sequence[Step]) -> str:
         if step.role in (Role.SERVER, Role.CLIENT) and len(step.nodes) != 1:
             return f"a {step.role.value} must be on one node"
     roles = [s.role for s in steps]
+    if Role.JOB in roles and (set(roles) != {Role.JOB} or any(s.job is None for s in steps)):
+        return "a job of its own stands beside other steps, or does not say what it asks for"
     servers = roles.count(Role.SERVER)
     if servers > 1 or (Role.CLIENT in roles and (not servers or roles.index(Role.CLIENT) < roles.index(Role.SERVER))):
         return "there must be one server, before its clients"

@@ -11,7 +11,8 @@ from hpcadmin.inventory import node_view
 from hpcadmin.model import Inventory, Node
 from hpcadmin.site import Site
 
-HARDWARE = {"gpu": "GPU", "rdma": "RDMA device"}
+HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "topology": "switch or block in Slurm's topology"}
+ON_NODES = ("gpu", "rdma")
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,17 @@ class Facts:
 
 
 def gather(nodes: Sequence[str], seen: Inventory | None, accepted: Inventory | None, site: Site, *,
-           programs: Mapping[str, str], unbuilt: Mapping[str, str], shared_dir: str) -> Facts:
-    """Facts of these nodes. What a node must have is what was accepted before; what it has is what was seen last."""
+           programs: Mapping[str, str], unbuilt: Mapping[str, str], shared_dir: str,
+           topology: bool | None = None) -> Facts:
+    """Facts of these nodes. What a node must have is what was accepted before; what it has is what was seen last.
+    topology: whether slurmctld has switches or blocks."""
     last = {n: _find(seen, n) or _find(accepted, n) for n in nodes}
     ordered = {n: _find(accepted, n) or last[n] for n in nodes}
     paths = {name: tool.path for name, tool in site.tools.items() if tool.path}
     return Facts(
         views={n: _view(n, ordered[n], last[n]) for n in nodes},
-        has={word: {n: _has(word, last[n]) for n in nodes} for word in HARDWARE},
+        has={**{word: {n: _has(word, last[n]) for n in nodes} for word in ON_NODES},
+             "topology": dict.fromkeys(nodes, topology)},
         expected=_expected(nodes, accepted, site),
         tools={n: {**(node.tools if node else {}), **paths} for n, node in last.items()},
         programs=programs, unbuilt=unbuilt, shared_dir=shared_dir,
@@ -67,10 +71,10 @@ def _has(word: str, node: Node | None) -> bool | None:
 
 
 def _expected(nodes: Sequence[str], accepted: Inventory | None, site: Site) -> dict[str, dict[str, str]]:
-    expected: dict[str, dict[str, str]] = {word: {} for word in HARDWARE}
+    expected: dict[str, dict[str, str]] = {word: {} for word in ON_NODES}
     for name in nodes:
         node = _find(accepted, name)
-        for word in HARDWARE:
+        for word in ON_NODES:
             if node is not None and _has(word, node):
                 expected[word][name] = "the accepted inventory"
     wanted = set(nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hpcadmin.check import Role
 from hpcadmin.plan import stage_seconds, time_limit_min
 from hpcadmin.rundata import Plan, PlannedJob, PlannedTest, Stage
 
@@ -23,7 +24,8 @@ def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, 
     A pair is measured alone and in the round that it was in; whatever has nothing beside it anyway, only alone.
     """
     by_id = {t.id: t for t in plan.tests}
-    wanted = [by_id[i] for i in doubtful if i in by_id and not by_id[i].repeats]
+    wanted = [by_id[i] for i in doubtful if i in by_id and not by_id[i].repeats
+              and not any(step.role is Role.JOB for step in by_id[i].steps)]
     if not wanted:
         return None
     stages: list[Stage] = []

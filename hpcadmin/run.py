@@ -12,6 +12,7 @@ from pathlib import Path
 from hpcadmin.catalogue import load_limits
 from hpcadmin.check import Check, Limit, Status, Subject, Verdict
 from hpcadmin.errors import EXIT_INTERRUPTED, HpcadminError, UsageError
+from hpcadmin.frames import Frame
 from hpcadmin.isolate import explain
 from hpcadmin.judge import doubtful, judge
 from hpcadmin.model import Inventory
@@ -23,6 +24,7 @@ from hpcadmin.run_folder import RunFolder, create_run, iso_now
 from hpcadmin.run_job import JobRun, find_and_cancel
 from hpcadmin.run_look import Seen, accepted_inventory, look_job, needed, take, wanted
 from hpcadmin.run_nodes import Selection, select
+from hpcadmin.run_own import OwnJobs, own_jobs
 from hpcadmin.run_progress import Progress
 from hpcadmin.run_results import read_result
 from hpcadmin.rundata import (
@@ -90,6 +92,7 @@ class _Session:
     selection: Selection
     accepted: Inventory | None
     slurm_version: str
+    topology: bool | None               # None: no check of the suite asks for it
     runs: Path
     bins: Path
     job_ids: list[int] = field(default_factory=list)
@@ -112,7 +115,7 @@ def _open(request: Request, site: Site, client: Client, progress: Progress) -> _
     runs = Path(os.path.abspath(Path(request.run_dir).expanduser())) if request.run_dir else runs_dir(site)  # noqa: PTH100
     bins = runs / "bin" if request.run_dir else bin_dir(site)
     return _Session(request, site, client, progress, checks, suite, limits, selection, accepted, client.version(),
-                    runs, bins)
+                    client.topology() if any("topology" in checks[name].needs for name in used) else None, runs, bins)
 
 
 def preview(request: Request, site: Site, client: Client, progress: Progress) -> Preview:
@@ -122,7 +125,7 @@ def preview(request: Request, site: Site, client: Client, progress: Progress) ->
     look = needed(session.names, session.accepted, want)
     programs = {p: str(path) for p, path in want.programs.items()}
     facts = gather(session.names, None, session.accepted, site, programs=programs, unbuilt={},
-                   shared_dir=site.shared_dir or str(session.runs))
+                   shared_dir=site.shared_dir or str(session.runs), topology=session.topology)
     if look:
         facts = _assume_there(facts, session)
     plan = make_plan(session.suite, session.checks, facts, session.names, skipped=session.selection.skipped,
@@ -192,7 +195,10 @@ class _Run:
         self._make_plan(seen)
         assert self.plan is not None  # noqa: S101
         for job in self.plan.jobs:
-            self._run_job(job, {t.id: t for t in self.plan.tests if t.job == job.number})
+            if job.kind != "own":
+                self._run_job(job, {t.id: t for t in self.plan.tests if t.job == job.number})
+        for jobs in own_jobs(self.plan):
+            self._run_own(jobs)
         verdicts = judge(list(self.results.values()), self.s.limits, self.inventory)
         repeat = again(self.plan, doubtful(list(self.results.values()), verdicts), self._number + 1,
                        {c.name: c.seconds for c in self.s.checks.values()})
@@ -260,7 +266,8 @@ class _Run:
                    *(SkippedNode(n, f"could not be looked at: {why}") for n, why in seen.silent.items())]
         names = tuple(n for n in self.s.names if n not in seen.silent)
         self.facts = gather(names, seen.inventory, self.s.accepted, self.s.site, programs=seen.programs,
-                            unbuilt=seen.unbuilt, shared_dir=self.s.site.shared_dir or str(self.folder.path))
+                            unbuilt=seen.unbuilt, shared_dir=self.s.site.shared_dir or str(self.folder.path),
+                            topology=self.s.topology)
         self.plan = make_plan(self.s.suite, self.s.checks, self.facts, names, skipped=skipped, job=self._number + 1)
         if seen.inventory is not None:
             self.inventory = seen.inventory
@@ -280,16 +287,32 @@ class _Run:
             if test not in self.results:
                 self._result(run, test)
 
+    def _run_own(self, jobs: Sequence[PlannedJob]) -> None:
+        assert self.plan is not None  # noqa: S101
+        tests = {t.id: t for t in self.plan.tests}
+        runs = [self._start(job, {i: tests[i] for i in job.stages[0].tests}) for job in jobs]
+        own = OwnJobs(runs, self.s.client, self.s.progress, lambda test: self._keep(
+            tests[test], own.frames(test), own.why_missing(test)))
+        self.s.progress.line(f"{tests[jobs[0].stages[0].tests[0]].check}: {plural(len(jobs), 'job')} of "
+                             "its own, as users submit them")
+        try:
+            own.go()
+        finally:
+            self.s.job_ids += own.ids
+        self.s.job_ids = [i for i in self.s.job_ids if i not in set(own.ids)]
+
     def _result(self, run: JobRun, test_id: str) -> None:
+        self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id))
+
+    def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str) -> None:
         """Read a test's outputs, and keep its measurements at once."""
         assert self.facts is not None  # noqa: S101
-        test = run.tests[test_id]
         check = self.s.checks[test.check]
         context = context_of(check, params_of(self.s.suite, check), self.facts, test)
-        result = read_result(test, run.collector.frames(test_id), run.why_missing(test_id), check, context)
-        self.results[test_id] = result
+        result = read_result(test, frames, missing, check, context)
+        self.results[test.id] = result
         append_lines(self.folder.path, "measurements.jsonl",
-                     [Measured(test_id, test.check, test.attempt, m) for m in result.measurements])
+                     [Measured(test.id, test.check, test.attempt, m) for m in result.measurements])
         if result.error:
             self.s.progress.failure(f"{test.check} {test.subject}: {result.error}")
 

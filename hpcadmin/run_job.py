@@ -14,7 +14,7 @@ from hpcadmin.frames import Collector, Frame, scan
 from hpcadmin.run_progress import Progress
 from hpcadmin.rundata import PlannedJob, PlannedTest
 from hpcadmin.slurm.client import Client
-from hpcadmin.slurm.script import JobOptions, expected_frames, render
+from hpcadmin.slurm.script import JobOptions, expected_frames, render, render_own
 from hpcadmin.slurm.states import Job
 from hpcadmin.text import plural
 
@@ -46,67 +46,72 @@ class JobRun:
 
     def __post_init__(self) -> None:
         mine = [self.tests[i] for stage in self.job.stages for i in stage.tests]
-        self.collector = Collector(expected_frames(mine))
+        frames = expected_frames(mine)
+        if self.job.step is not None:
+            frames = {test: [key for key in keys if key[0] == self.job.step] for test, keys in frames.items()}
+        self.collector = Collector(frames)
         self._tests = [t.id for t in mine]
         self._stage_of = {i: n for n, stage in enumerate(self.job.stages) for i in stage.tests}
         self._stage_said = -1
         self._done = 0
         self._reason = "None"
+        self._since = time.monotonic()              # when it was last seen not to have started
+        self._over: float | None = None             # when to stop waiting for files of a job that is over
+        self.finished = False
 
     def submit(self) -> None:
         """Write the script and hand it to sbatch. Raises SlurmError or UsageError when Slurm refuses it."""
-        write_atomic(self.folder / "script", render(self.job, self.tests, self.options, self.folder), mode=0o700)
+        if self.job.step is None:
+            text = render(self.job, self.tests, self.options, self.folder)
+        else:
+            meets = [self.folder.with_name(str(number)) for number in self.job.meets]
+            text = render_own(self.job, self.tests[self._tests[0]], self.options, self.folder, meets)
+        write_atomic(self.folder / "script", text, mode=0o700)
         self.id = self.client.submit(self.folder / "script", comment=self.options.comment)
         write_atomic(self.folder / "slurm_job_id", f"{self.id}\n")
+        self._since = time.monotonic()
 
     def wait(self) -> None:
-        """Until the job is done or over; results are taken as they come.
+        """Until the job is done or over; results are taken as they come."""
+        wait_all([self], self.client, self.progress)
 
-        The job's own mark decides. Slurm is asked seldom: it only tells why nothing comes any more.
-        """
-        assert self.id is not None  # noqa: S101
-        look, poll = FIRST_LOOK_S, FIRST_POLL_S
-        started = next_poll = time.monotonic() + poll
-        over: float | None = None
-        while True:
-            if self.read():
-                look = FIRST_LOOK_S
-            if (self.folder / "done").exists():
-                self._read_late(GRACE_S)
-                return
-            now = time.monotonic()
-            if over is not None and now >= over:
-                return
-            if now >= next_poll:
-                job = self._ask()
-                if job is not None and job.over and over is None:
-                    self.ending, over = job.ending, now + LOST_GRACE_S
-                elif job is not None and job.base == "PENDING":
-                    started = now
-                ending = job is not None and job.base == "COMPLETING"       # up to KillWait, 30 s, and then it is over
-                poll = FIRST_POLL_S if ending else min(poll * 2, SLOWEST_POLL_S)
-                next_poll = now + poll
-            if now - started > self.job.time_limit_min * 60 + DEADLINE_SLACK_S and over is None:
-                self.ending, over = "passed its own deadline and Slurm does not say what became of it", now
-            time.sleep(look)
-            look = min(look * 1.2, SLOWEST_LOOK_S)
+    # --- what wait_all calls ------------------------------------------------------------------------------------
 
-    def _ask(self) -> Job | None:
-        """The job's state; None while the controller does not answer: the files go on telling what happens."""
-        assert self.id is not None  # noqa: S101
-        try:
-            job = self.client.jobs([self.id])[self.id]
-        except SlurmError as exc:
-            self.progress.status(f"{exc}; asking again")
-            return None
-        if job.hopeless:
-            self.client.cancel([self.id])
-            raise SlurmError(f"job {self.id} would never start: {job.reason}", hint="its state is as sinfo and squeue "
-                             "show it; nothing of it ran")
-        if job.base == "PENDING" and job.reason != self._reason:
-            self._reason = job.reason
-            self.progress.line(f"job {self.id} waits: {job.reason or 'no reason told'}")
-        return job
+    def look(self) -> bool:
+        """Take what is new in the files; whether there was anything. Sets `finished` once nothing more will come."""
+        new = self.read()
+        if (self.folder / "done").exists():
+            self._read_late(GRACE_S)
+            self.finished = True
+        elif self._over is not None and time.monotonic() >= self._over:
+            self.finished = True
+        return new
+
+    def told(self, job: Job) -> bool:
+        """What Slurm says of the job; whether it is ending: up to KillWait, 30 s, and then it is over."""
+        if job.hopeless and not self.ending:
+            self.client.cancel([job.id])
+            if self.job.step is None:
+                raise SlurmError(f"job {job.id} would never start: {job.reason}", hint="its state is as sinfo and "
+                                 "squeue show it; nothing of it ran")
+            self._end(f"would never start: {job.reason}", 0.0)
+        if job.base == "PENDING":
+            self._since = time.monotonic()
+            if job.reason != self._reason and self.job.step is None:
+                self._reason = job.reason
+                self.progress.line(f"job {self.id} waits: {job.reason or 'no reason told'}")
+        if job.over:
+            self._end(job.ending, LOST_GRACE_S)
+        return job.base == "COMPLETING"
+
+    def _end(self, ending: str, grace_s: float) -> None:
+        if self._over is None:
+            self.ending, self._over = ending, time.monotonic() + grace_s
+
+    def late(self) -> None:
+        """Give up a job that has passed its own deadline without a word."""
+        if time.monotonic() - self._since > self.job.time_limit_min * 60 + DEADLINE_SLACK_S:
+            self._end("passed its own deadline and Slurm does not say what became of it", 0.0)
 
     def _read_late(self, grace_s: float) -> None:
         end = time.monotonic() + grace_s
@@ -164,6 +169,8 @@ class JobRun:
             self.on_test(test)
 
     def _say(self, test: str) -> None:
+        if self.job.step is not None:
+            return
         number = self._stage_of[test]
         stages = self.job.stages
         if number > self._stage_said:
@@ -191,7 +198,8 @@ class JobRun:
         return f"{what}{self._because() or self._step_words(test)}"
 
     def _because(self) -> str:
-        return f": job {self.id} {self.ending}" if self.ending else ""
+        name = f"job {self.id}" if self.id is not None else "the job"
+        return f": {name} {self.ending}" if self.ending else ""
 
     def _step_words(self, test: str) -> str:
         """What srun said about steps that left nothing."""
@@ -205,6 +213,42 @@ class JobRun:
     def cancel(self) -> None:
         if self.id is not None:
             self.client.cancel([self.id])
+
+
+def wait_all(runs: Sequence[JobRun], client: Client, progress: Progress) -> None:
+    """Until all these jobs are done or over.
+
+    The jobs' own marks decide. Slurm is asked seldom, once for all: it only tells why nothing comes any more. While the
+    controller does not answer, the files go on telling what happens.
+    """
+    look, poll = FIRST_LOOK_S, FIRST_POLL_S
+    next_poll = time.monotonic() + poll
+    while True:
+        left = [run for run in runs if not run.finished]
+        if sum(run.look() for run in left):         # each of them is to look
+            look = FIRST_LOOK_S
+        left = [run for run in left if not run.finished]
+        if not left:
+            return
+        if time.monotonic() >= next_poll:
+            ending = _poll(left, client, progress)
+            poll = FIRST_POLL_S if ending else min(poll * 2, SLOWEST_POLL_S)
+            next_poll = time.monotonic() + poll
+        for run in left:
+            run.late()
+        time.sleep(look)
+        look = min(look * 1.2, SLOWEST_LOOK_S)
+
+
+def _poll(runs: Sequence[JobRun], client: Client, progress: Progress) -> bool:
+    """Whether one of them is ending."""
+    by_id = {run.id: run for run in runs if run.id is not None}
+    try:
+        jobs = client.jobs(list(by_id))
+    except SlurmError as exc:
+        progress.status(f"{exc}; asking again")
+        return False
+    return sum(by_id[number].told(job) for number, job in jobs.items()) > 0
 
 
 def find_and_cancel(client: Client, comment: str, known: Sequence[int]) -> list[int]:

@@ -67,6 +67,8 @@ def _trouble(frame: Frame, step: Step) -> str:
         return f"the server on {frame.node} was not ready within {limit:g} s{told}"
     if "ended" in frame.flags:
         return f"the server on {frame.node} ended before it was ready{_status(frame.status)}{told}"
+    if "alone" in frame.flags:
+        return "the jobs of this test were not there at one time: one of them waited for more than a minute"
     if "nostart" in frame.flags:
         return f"the {what} was not started"
     if "lost" in frame.flags:

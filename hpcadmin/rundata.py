@@ -91,11 +91,13 @@ class Stage:
 @dataclass(frozen=True)
 class PlannedJob:
     number: int
-    kind: str                           # look, suite, again
+    kind: str                           # look, suite, again, own
     nodes: tuple[str, ...]
     stages: tuple[Stage, ...] = ()
     seconds: float = 0.0                # expected
     time_limit_min: int = 10
+    step: int | None = None             # kind "own": the step of its only test that this job is
+    meets: tuple[int, ...] = ()         # kind "own": the jobs that it waits for, so that all are there at one time
 
 
 @dataclass(frozen=True)

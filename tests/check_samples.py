@@ -1,7 +1,8 @@
 """Sample outputs of checks: tests/samples/NAME/CASE.out with CASE.json, which says how it was run and what is right.
 
-CASE.json: context (nodes, params, …), role, node, exit_status, timed_out, server (file of the other side), and either
-`measurements` (only the fields that differ from their defaults) or `error` (a part of the ParseError's text).
+CASE.json: context (nodes, params, …), role, node, exit_status, timed_out, server (file of the other side), others (files
+of the other outputs), and either `measurements` (only the fields that differ from their defaults) or `error` (a part of
+the ParseError's text).
 `python tests/check_samples.py` writes the measurements of samples that have neither: read them before you commit them.
 """
 
@@ -49,6 +50,8 @@ class Sample:
         if "server" in w:
             other = (self.path.parent / w["server"]).read_text(encoding="utf-8", errors="replace")
             found.insert(0, Output(other, exit_status=w.get("server_status", 0), role=Role.SERVER))
+        found += [Output((self.path.parent / name).read_text(encoding="utf-8"), role=Role(w.get("role", "each")))
+                  for name in w.get("others", ())]
         return found
 
     def parse(self, text: str | None = None) -> list[Measurement]:

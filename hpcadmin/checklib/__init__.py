@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from hpcadmin.check import Context, NodeView, Output, ParseError, Role
-from hpcadmin.text import printable
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand
+from hpcadmin.text import fold_ids, printable
 
 MAX_TEXT = 64 * 1024 * 1024
 
@@ -148,6 +150,32 @@ def integer(text: str, what: str, *, least: int = 0, most: int = 10 ** 18) -> in
     if not least <= value <= most:
         raise ParseError(f"{what} is {value}, not within {least} and {most}")
     return value
+
+
+def id_list(text: str, what: str, *, most: int = 65535) -> tuple[int, ...]:
+    """The ids of "0-3,8", as the kernel and Slurm write lists of CPUs and GPUs, in the order of the text."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        low = integer(first, what, most=most)
+        high = integer(last, what, least=low, most=most) if dash else low
+        found += range(low, high + 1)
+        if len(found) > most:
+            raise ParseError(f"{what}: {shown(text)} names too many")
+    return tuple(found)
+
+
+def fold(ids: Iterable[int]) -> str:
+    """0-3,8 for these ids."""
+    return fold_ids(ids)
+
+
+def hosts(text: str, what: str) -> tuple[str, ...]:
+    """The names of a hostlist."""
+    try:
+        return tuple(expand(text))
+    except UsageError as exc:
+        raise ParseError(f"{what}: {exc}") from exc
 
 
 def rising(sizes: Sequence[int], what: str = "message sizes") -> None:

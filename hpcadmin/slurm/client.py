@@ -65,6 +65,9 @@ class Client(Protocol):
     def partitions(self) -> tuple[Partition, ...]:
         """All partitions, in one query."""
 
+    def topology(self) -> bool:
+        """Whether slurmctld knows switches or blocks."""
+
     def submit(self, script: Path, *, comment: str) -> int:
         """The id of the job that the script with its #SBATCH lines became. comment: the job's own one, by which it is
         found when the answer is lost."""

@@ -59,6 +59,10 @@ class CommandLine:
     def partitions(self) -> tuple[Partition, ...]:
         return parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").out)
 
+    def topology(self) -> bool:
+        answer = self._run("scontrol", "show", "topology", allow=r"No topology information|no topology")
+        return any(name in answer.out for name in ("SwitchName=", "BlockName="))
+
     def submit(self, script: Path, *, comment: str) -> int:
         try:
             answer = self._run("sbatch", "--parsable", str(script))

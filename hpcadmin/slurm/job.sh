@@ -234,6 +234,34 @@ collect() {
     t_all=''
 }
 
+# meet SECONDS FOLDER...: wait until the jobs of these folders have begun too, so that all hold what they were given at
+# one time. Sets met; the kernel's count of seconds, because clocks are set.
+meet() {
+    : >"$OUT/begun"
+    m_limit=$1
+    shift
+    read -r m_begin m_x </proc/uptime
+    while :; do
+        m_here=0
+        for m_one in "$@"; do [ -e "$m_one/begun" ] && m_here=$((m_here + 1)); done
+        met=yes
+        [ "$m_here" -eq $# ] && return
+        met=no
+        read -r m_now m_x </proc/uptime
+        [ $((${m_now%.*} - ${m_begin%.*})) -ge "$m_limit" ] && return
+        sleep 0.2
+    done
+}
+
+# own ID STEP NODE SECONDS SRUN-OPTIONS... CMD...: what a job of a test's own runs.
+own() {
+    w_id=$1 w_step=$2 w_node=$3 w_limit=$4
+    shift 4
+    capture "$TMPD/own" "$w_limit" srun $SRUN "$@"
+    if [ "$met" = no ]; then case $flags in -) flags=alone ;; *) flags=$flags,alone ;; esac; fi
+    frame "$w_id" "$w_step" job "$w_node" "$HOST" "$TMPD/own" >>"$OUT/driver.log"
+}
+
 # by_node STAGE SECONDS COUNT NODELIST: every node runs its own list of tests of this stage, side by side.
 by_node() {
     timeout -k 5 "$2" srun $SRUN $PLAIN -J "$1" -N "$3" -n "$3" -w "$4" sh "$SELF" node "$1" \

@@ -13,9 +13,10 @@ from pathlib import Path
 from shlex import join as quoted
 from shlex import quote
 
-from hpcadmin.check import Role, Step
+from hpcadmin.check import JobRequest, Role, Step
 from hpcadmin.errors import UsageError
 from hpcadmin.hosts import fold
+from hpcadmin.plan import MEET_S
 from hpcadmin.rundata import PlannedJob, PlannedTest, Stage
 
 _FUNCTIONS = Path(__file__).with_name("job.sh")
@@ -27,6 +28,7 @@ PMIX_FENCE = "export SLURM_PMIX_FENCE=ring"
 # ("Munge decode failed: Unauthorized credential"), and the ring never closes: 5 of 150 starts on four nodes hung in
 # MPI_Init (22.05.8), none of 200 when the ranks begin a little later than all slurmstepds.
 PMIX_LATER = """LATER='sleep 0.3; exec "$@"'"""
+ANYWHERE = "anywhere"   # in the place of the node of a job that Slurm chose the nodes of
 STEP_SLACK_S = 5        # for the start of a step, beyond the time that its command gets
 
 
@@ -58,20 +60,51 @@ def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOption
     return "\n".join([*parts, "finish", ""])
 
 
+def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: Path, meets: Sequence[Path]) -> str:
+    """The script of a job that is one step of a test, and starts it when the jobs in the folders `meets` have begun."""
+    step = test.steps[job.step or 0]
+    count = len(step.nodes) or (step.job.anywhere if step.job else 1)
+    wanted = step.job or JobRequest()
+    words = ["--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0", "-N", str(count), "-n", str(count),
+             "--ntasks-per-node=1", "-c", str(wanted.cpus)]
+    place = step.nodes[0] if step.nodes else ANYWHERE
+    parts = ["#!/bin/sh", *_own_directives(job, step, options, folder), "", f"SELF={quote(str(folder / 'script'))}",
+             f"OUT={quote(str(folder))}", f"SRUN={quote(' '.join(_srun(options)))}", "",
+             _FUNCTIONS.read_text(encoding="utf-8"), f"meet {MEET_S} {quoted([str(path) for path in meets])}".rstrip(),
+             f"own {test.id} {job.step} {place} {_seconds(step.timeout_s)} {quoted(words)} {_argv(step)}", "finish", ""]
+    return "\n".join(parts)
+
+
+def _own_directives(job: PlannedJob, step: Step, options: JobOptions, folder: Path) -> list[str]:
+    wanted = step.job or JobRequest()
+    asked = {
+        **_common(options, folder), "nodes": str(len(step.nodes) or wanted.anywhere),
+        "nodelist": fold(step.nodes) if step.nodes else "", "ntasks-per-node": "1", "cpus-per-task": str(wanted.cpus),
+        "time": str(job.time_limit_min), "gres": f"gpu:{wanted.gpus}" if wanted.gpus else "",
+        # Else Slurm may take cores far from the GPU when those near it are taken.
+        "gres-flags": "enforce-binding" if wanted.gpus else "", "mem": f"{wanted.memory_mib}M",
+    }
+    return [f"#SBATCH --{key}={_value(key, text)}" for key, text in asked.items() if text] + ["#SBATCH --no-requeue"]
+
+
 def _comment(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _directives(job: PlannedJob, options: JobOptions, folder: Path) -> list[str]:
     wanted = {
-        "job-name": options.name, "comment": options.comment, "partition": options.partition,
-        "account": options.account, "qos": options.qos, "reservation": options.reservation,
+        **_common(options, folder),
         "nodes": str(len(job.nodes)), "nodelist": fold(job.nodes), "time": str(job.time_limit_min),
         "gres": f"gpu:{options.gpus_per_node}" if options.gpus_per_node else "", "mem": "0",
-        "chdir": str(folder), "output": str(folder / "slurm.out").replace("%", "%%"),
     }
     flags = ["#SBATCH --exclusive", "#SBATCH --no-requeue", "#SBATCH --no-kill"]
     return [f"#SBATCH --{key}={_value(key, text)}" for key, text in wanted.items() if text] + flags
+
+
+def _common(options: JobOptions, folder: Path) -> dict[str, str]:
+    return {"job-name": options.name, "comment": options.comment, "partition": options.partition,
+            "account": options.account, "qos": options.qos, "reservation": options.reservation,
+            "chdir": str(folder), "output": str(folder / "slurm.out").replace("%", "%%")}
 
 
 def _value(key: str, text: str) -> str:
@@ -192,4 +225,4 @@ def _parallel(step: Step, options: JobOptions) -> list[str]:
 def expected_frames(tests: Sequence[PlannedTest]) -> dict[str, list[tuple[int, str, str]]]:
     """Test -> the frames (step, role, node) that its steps leave."""
     return {t.id: [(n, s.role.value, node) for n, s in enumerate(t.steps)
-                   for node in (s.nodes if s.role is Role.EACH else s.nodes[:1])] for t in tests}
+                   for node in (s.nodes if s.role is Role.EACH else s.nodes[:1] or (ANYWHERE,))] for t in tests}
