@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcadmin.cli import complain
+from hpcadmin.cli import _conf_check, complain
 from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_USAGE, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 @click.group()
 def command() -> None:
     """Slurm's configuration files, and why each line."""
+
+
+command.add_command(_conf_check.check)
 
 
 @command.command()

@@ -36,18 +36,29 @@ def check(situation: Situation) -> tuple[Finding, ...]:
 
 
 def judge(situation: Situation, ignore: Iterable[str] = (), more: Iterable[Finding] = (), *,
-          strict: bool = False) -> Result:
-    """The same with rules left out. ignore: "gres.links_length", or "gres" for all of a subject; raises UsageError for
-    what is no rule. more: findings of other origin, sorted in. strict: a rule that breaks raises, as tests want it."""
-    known = every_rule()
-    left_out = tuple(dict.fromkeys(ignore))
-    _must_exist(left_out, known)
+          leave: Sequence[str] = (), strict: bool = False) -> Result:
+    """The same with rules left out. ignore: "gres.links_length", or "gres" for all of a subject; they are counted;
+    raises UsageError for what is no rule. leave: rules that do not apply at all. more: findings of other origin, sorted
+    in. strict: a rule that breaks raises, as tests want it."""
     found = [*more]
-    for name, rule in known:
-        found += _of(name, rule, situation, strict=strict)
+    for name, rule in every_rule():
+        if not _ignored(name, leave):
+            found += _of(name, rule, situation, strict=strict)
+    return sifted(found, ignore)
+
+
+def sifted(found: Sequence[Finding], ignore: Iterable[str] = ()) -> Result:
+    """Findings without those of ignored rules, which are counted."""
+    left_out = tuple(dict.fromkeys(ignore))
+    _must_exist(left_out, every_rule())
     kept = [finding for finding in found if not _ignored(finding.rule, left_out)]
     counted = tuple((name, sum(1 for f in found if _ignored(f.rule, (name,)))) for name in left_out)
-    return Result(tuple(sorted(_folded(kept), key=_key)), counted)
+    return Result(ordered(kept), counted)
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity, then place; those that say the same are one."""
+    return tuple(sorted(_folded(findings), key=_key))
 
 
 @cache

@@ -1,0 +1,175 @@
+"""Any text with lines of Slurm's files in it (a mail, a mixture of files, a log) as what rules can judge.
+
+Lines of slurm.conf and gres.conf become a configuration with the text's own line numbers; what logs and commands in it
+say, and topology.conf, is told by the readers of pasted texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.existing.parts import Configuration, Place
+from hpcadmin.conf.existing.read import configure
+from hpcadmin.conf.keys import lookup
+from hpcadmin.documents import clean_lines
+from hpcadmin.facts import Document
+from hpcadmin.facts import _reading as reading
+from hpcadmin.facts._slurm_conf import Conf
+from hpcadmin.facts._slurm_text import Record, records
+from hpcadmin.facts.slurm_files import Told, told
+
+# Rules that ask for files: topology.conf of a text is told by its reader, and a text lacks most files.
+NOT_FOR_TEXTS = ("topology", "files.empty")
+MAX_ROUNDS = 50
+_PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_]{0,40})=(?:\"([^\"]{0,4000})\"|([^\s\"]{0,4000}))")
+_ALONE = re.compile(r"\s{0,80}([A-Za-z][A-Za-z0-9]{1,40})=(\"[^\"]{0,4000}\"|[^\s\"]{1,4000})\s{0,80}\Z")
+_PREFIX = re.compile(r"\Ascontrol\s{1,8}(?:-\w\s{1,8})?create\s{1,8}", re.IGNORECASE)
+# Words of the readers' findings, worst first: what they say Slurm does.
+_WORDS: tuple[tuple[Severity, re.Pattern[str]], ...] = (
+    (Severity.FATAL, re.compile(r"\bfatal\b|is refused|Slurm refuses|no plugin|built without it|cannot be parsed")),
+    (Severity.INVALID, re.compile(r"\bINVAL|is drained|and drained|no GPU is detected|GPUs are ignored|discarded")),
+    (Severity.DRIFT, re.compile(r"the hardware is|, hardware |of the hardware|count does not match|is not there")),
+)
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """confs: one for each part of the text that stands for itself (wrong and right lines of one node, one after the
+    other, are two). findings: what the readers of pasted texts say. missing: what would be needed to judge the rest."""
+
+    name: str
+    confs: tuple[Configuration, ...]
+    findings: tuple[Finding, ...]
+    missing: tuple[str, ...] = ()
+    understood: bool = True
+
+
+@dataclass
+class _Round:
+    """Lines of the text by file and number, and the nodes that they define."""
+
+    lines: dict[str, dict[int, str]] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+
+
+def read_text(name: str, text: str) -> Pasted:
+    """name: as it is to be shown. understood is False where nothing of Slurm's is in the text."""
+    document = Document(name, lines=clean_lines(text))
+    found = told(document)
+    rounds = _rounds(document.lines, found.conf if found else Conf())
+    confs = tuple(map(_configuration, rounds))
+    if found is None and not confs:
+        return Pasted(name, (), (), (), understood=False)
+    if found is None:
+        return Pasted(name, confs, ())
+    return Pasted(name, confs, tuple(_findings(name, found)), found.missing)
+
+
+def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
+    sources = {node.line: node.source for node in conf.nodes}
+    rounds = [_Round()]
+    for record in records(lines):
+        placed = _placed(record, sources)
+        if placed is None:
+            continue
+        file, line = placed
+        now = rounds[-1]
+        node = record.keys.get("nodename", "") if file == "slurm.conf" and record.first == "nodename" else ""
+        if node and now.nodes.get(node, record.section) != record.section and len(rounds) < MAX_ROUNDS:
+            rounds.append(_Round())
+            now = rounds[-1]
+        if node:
+            now.nodes[node] = record.section
+        now.lines.setdefault(file, {})[record.line] = line
+    return [each for each in rounds if each.lines]
+
+
+def _placed(record: Record, sources: Mapping[int, str]) -> tuple[str, str] | None:
+    """(file, line) of what is a line of slurm.conf, gres.conf or cgroup.conf; None of anything else."""
+    text = _PREFIX.sub("", record.text)
+    if record.line in sources:
+        return ("slurm.conf", _pairs(text)) if record.first == "nodename" and sources[record.line] in (
+            "slurm.conf", "scontrol create") else None
+    opening = text.lower()
+    if opening.startswith(("nodename=", "name=", "autodetect=")) and _of_gres(record):
+        return "gres.conf", _pairs(text)
+    if opening.startswith(("partitionname=", "nodeset=", "nodename=")):
+        return "slurm.conf", _pairs(text)
+    alone = _ALONE.match(text)
+    for file in ("slurm.conf", "cgroup.conf") if alone and len(record.keys) == 1 else ():
+        if alone and lookup(file, alone[1]) is not None:
+            return file, text.strip()
+    return None
+
+
+def _of_gres(record: Record) -> bool:
+    keys = record.keys
+    return "autodetect" in keys or ("name" in keys and "gres name=" not in record.text.lower() and bool(
+        keys.keys() & {"file", "files", "type", "count", "cores", "cpus", "links", "multiplefiles", "flags"}
+        or keys["name"] in ("gpu", "mps", "shard", "nic")))
+
+
+def _pairs(text: str) -> str:
+    """Its Key=Value words alone: what people write after a line is not of it."""
+    return " ".join(f'{m[1]}="{m[2]}"' if m[2] is not None and " " in m[2] else f"{m[1]}={m[2] or m[3] or ''}"
+                    for m in _PAIR.finditer(text))
+
+
+def _configuration(part: _Round) -> Configuration:
+    return replace(configure({file: "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1)) + "\n"
+                              for file, lines in part.lines.items()}), missing=())
+
+
+def in_text(finding: Finding, name: str) -> Finding:
+    """With the name of the text in the place of those of the files that were made of its lines."""
+    def moved(place: Place | None) -> Place | None:
+        return Place(name, place.line) if place is not None and place.file in _FILES else place
+
+    def said(text: str) -> str:
+        return _AT.sub(lambda match: f"{name}:{match[1]}", text)
+    return replace(finding, what=said(finding.what), means=said(finding.means), place=moved(finding.place),
+                   more=tuple(place for place in map(moved, finding.more) if place is not None))
+
+
+_FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
+_AT = re.compile(r"\b(?:slurm|gres|cgroup)\.conf:([0-9]{1,9})\b")
+
+
+def _findings(name: str, found: Told) -> Iterator[Finding]:
+    right = found.right
+    for each in found.findings:
+        severity = _severity(each)
+        takes = bool(right) and severity is not Severity.NOTE
+        yield Finding(severity, each.what, right=right if takes else (), rule="text.read",
+                      place=Place(name, each.line) if each.line else None)
+        right = () if takes else right
+    for condition, line in found.assumed:
+        yield Finding(Severity.NOTE, f"gres.conf is not in the text; if {condition}, its lines are", "", (line,),
+                      rule="text.assumed")
+    if any(node.name is None for node in found.conf.nodes):
+        at = next(node.line for node in found.conf.nodes if node.name is None)
+        yield Finding(Severity.NOTE, "a fragment of a node line: NodeName= is missing", "it is not judged with other "
+                      "lines", (), Place(name, at), rule="text.fragment")
+    yield from _counts(name, found.conf)
+
+
+def _counts(name: str, conf: Conf) -> Iterator[Finding]:
+    """CPUs= of lines without a name, which no configuration can have."""
+    for node in conf.nodes:
+        cpus, sockets, cores = node.get("cpus"), node.get("sockets"), node.get("cores_per_socket")
+        if node.name is not None or not (cpus and sockets and cores):
+            continue
+        total = sockets * cores
+        if cpus not in (sockets, total, total * (node.get("threads_per_core") or 1)):
+            yield Finding(Severity.WRONG, f"CPUs={cpus} is no product of {sockets} sockets, {cores} cores and "
+                          f"{node.get('threads_per_core') or 1} threads", "an error line, and Slurm resets CPUs", (),
+                          Place(name, node.line), rule="text.counts")
+
+
+def _severity(finding: reading.Finding) -> Severity:
+    if finding.note:
+        return Severity.NOTE
+    return next((severity for severity, words in _WORDS if words.search(finding.what)), Severity.WRONG)
