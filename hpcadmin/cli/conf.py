@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcadmin.cli import _conf_check, complain
+from hpcadmin.cli import _conf_check, _conf_diff, complain
 from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_USAGE, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def command() -> None:
 
 
 command.add_command(_conf_check.check)
+command.add_command(_conf_diff.diff)
 
 
 @command.command()
