@@ -1,4 +1,4 @@
-"""Which sockets are chosen for which GPUs, with the reason, and what a version, the site or an odd machine makes of it."""
+"""Which sockets are chosen for which GPUs, with the reason, and what a version, the site or an odd machine changes."""
 
 from dataclasses import replace
 
