@@ -170,8 +170,9 @@ def lost(conf: Configuration, given: Given) -> list[str]:
     from hpcadmin.conf.existing.lines import OTHER_GRAMMAR
     found = [missing for missing in conf.missing if given.folder or not missing.endswith("slurm.conf: there is none")]
     for file in conf.files:
-        said = any(line.strip() for line in file.lines) if file.name in OTHER_GRAMMAR else bool(file.statements)
-        if not said:
+        # conf render writes a gres.conf with comments alone for a cluster without gres.
+        text = file.name in OTHER_GRAMMAR or (given.folder and file.name != "slurm.conf")
+        if not (any(line.strip() for line in file.lines) if text else file.statements):
             found.append(f"{file.path}: has no line that says anything")
     return found
 
@@ -300,9 +301,7 @@ def _lines(finding: Finding) -> list[str]:
     if finding.versions:
         about.append(f"Slurm {_versions(finding.versions)}")
     if finding.more:
-        others = ", ".join(str(place) for place in finding.more[:8])
-        rest = len(finding.more) - 8
-        about.append(f"also {others}{f' and {rest} more' if rest > 0 else ''}")
+        about.append(f"also {_places(finding)}")
     if about:
         lines.append(printable(f"    {'; '.join(about)}", limit=1000))
     for number, text in enumerate(finding.right[:20]):
@@ -310,6 +309,17 @@ def _lines(finding: Finding) -> list[str]:
     if len(finding.right) > 20:
         lines.append(f"           and {len(finding.right) - 20} more lines (--json has them)")
     return lines
+
+
+def _places(finding: Finding) -> str:
+    """lines 4-10 of the same file, gres.conf lines 3,5 of another."""
+    from hpcadmin.text import fold_ids
+    files: dict[str, list[int]] = {}
+    for place in finding.more:
+        files.setdefault(place.file, []).append(place.line)
+    own = finding.place.file if finding.place else ""
+    return ", ".join(f"{'' if file == own else file + ' '}line{'s' if len(lines) > 1 else ''} {fold_ids(lines)}"
+                     for file, lines in files.items())
 
 
 def _versions(versions: Sequence[Version]) -> str:

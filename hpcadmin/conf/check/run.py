@@ -15,6 +15,8 @@ from hpcadmin.errors import UsageError
 
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
 MAX_OF_A_RULE = 500
+# Rules that look at every key alike. Of a key that a rule of its own speaks of at the same place, they are left out.
+_GENERAL = ("versions.",)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,22 @@ def sifted(found: Sequence[Finding], ignore: Iterable[str] = ()) -> Result:
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity, then place; those that say the same are one."""
-    return tuple(sorted(_folded(findings), key=_key))
+    return tuple(sorted(_folded(_without_general(list(findings))), key=_key))
+
+
+def _without_general(findings: Sequence[Finding]) -> Iterator[Finding]:
+    spoken_of = {(f.place, _about(f)): f.severity for f in reversed(findings)
+                 if f.place is not None and not f.rule.startswith(_GENERAL)}
+    for finding in findings:
+        other = spoken_of.get((finding.place, _about(finding)))
+        general = finding.rule.startswith(_GENERAL) and other is not None
+        if not (general and other is not None and _ORDER[other] <= _ORDER[finding.severity]):
+            yield finding
+
+
+def _about(finding: Finding) -> str:
+    """The key that the finding begins with: "autodetect" of AutoDetect=amdgpu is no valid value."""
+    return finding.what.partition("=")[0].casefold()
 
 
 @cache

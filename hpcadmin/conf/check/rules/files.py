@@ -17,9 +17,11 @@ def faults(situation: Situation) -> Iterator[Finding]:
 def empty(situation: Situation) -> Iterator[Finding]:
     """A file with nothing in it is no configuration that is right."""
     for file in situation.conf.files:
-        if file.name in ("slurm.conf", "gres.conf", "topology.conf") and not file.statements:
-            severity = Severity.FATAL if file.name == "slurm.conf" else Severity.NOTE
-            yield Finding(severity, f"{file.name} has no line", "it says nothing", (), Place(file.path, 1))
+        if file.name == "slurm.conf" and not file.statements and not situation.conf.settings:
+            yield Finding(Severity.FATAL, "slurm.conf has no line that says anything", "no daemon starts", (),
+                          Place(file.path, 1))
+        elif not any(line.strip() for line in file.lines):
+            yield Finding(Severity.NOTE, f"{file.name} is empty", "it says nothing", (), Place(file.path, 1))
 
 
 RULES: tuple[Rule, ...] = (faults, empty)

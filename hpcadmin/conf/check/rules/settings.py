@@ -151,8 +151,9 @@ def accounted(situation: Situation) -> Iterator[Finding]:
     types = sorted({item.type for group in situation.alike for item in group.wants() if item.type})
     wanted = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in types)])
     lost = [kind for kind in types if f"gres/gpu:{kind.casefold()}" not in known]
+    stored = situation.conf.setting("AccountingStorageType").casefold() not in ("", "accounting_storage/none")
     if "gres/gpu" not in known:
-        yield Finding(Severity.WRONG, f"AccountingStorageTRES={situation.conf.setting('AccountingStorageTRES') or ''}"
+        yield Finding(Severity.WRONG if stored else Severity.NOTE, f"AccountingStorageTRES={situation.conf.setting('AccountingStorageTRES') or ''}"
                       " does not name gres/gpu", "CfgTRES and AllocTRES have no GPUs: nothing is accounted or limited, "
                       "and tools think that all are free", (f"AccountingStorageTRES={wanted}",),
                       place(situation, "accountingstoragetres"))
