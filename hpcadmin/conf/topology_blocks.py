@@ -126,6 +126,14 @@ def _full(sizes: Sequence[int]) -> int:
 def _sizes(found: Blocks, every: Sequence[Block], site: TopologySite, full: int, version: Version | None) -> None:
     largest = max(len(block.nodes) for block in every)
     if not site.block_sizes:
+        least = min(len(block.nodes) for block in every)
+        if version is not None and LARGER_SINCE <= version < SMALLER_SINCE and 3 * full <= 4 * least < 4 * full:
+            found.sizes = (least,)
+            found.sizes_why = (f"the smallest block has {least} nodes of {full}, and Slurm {show(version)} does not "
+                               "start where a block has fewer than the base")
+            found.notes.append(f"the base size of blocks is {least}, since some lack nodes of {full} and Slurm "
+                               f"{show(version)} does not start otherwise: render again when they are back")
+            return
         found.sizes = (full,)
         found.sizes_why = (f"the smallest complete block has {full} nodes; larger sizes would bind jobs to "
                            "neighbouring blocks, which no link makes nearer")

@@ -11,14 +11,14 @@ from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Line, Problem, Section
 from hpcadmin.conf.topology_blocks import SINCE as BLOCKS_SINCE
 from hpcadmin.conf.topology_lines import block_sections, tree_sections, yaml_sections
-from hpcadmin.conf.topology_parts import Blocks, Switch, Tree
+from hpcadmin.conf.topology_parts import Blocks, Flat, Switch, Tree
 from hpcadmin.conf.topology_tree import OFF_FABRIC
 from hpcadmin.errors import UsageError
 from hpcadmin.hosts import expand
 from hpcadmin.site import Site
 
 YAML_SINCE: Version = (25, 5)
-TREE, BLOCKS = "fabric", "nvlink"     # names of topologies in topology.yaml
+TREE, BLOCKS, FLAT = "fabric", "nvlink", "flat"     # names of topologies in topology.yaml
 # TopologyParam that lets ranks follow the network, by plug-in: since when, and what it goes by.
 _RANK: dict[str, tuple[str, Version, str]] = {
     "tree": ("SwitchAsNodeRank", (23, 2), "switches"), "block": ("BlockAsNodeRank", (25, 11), "blocks")}
@@ -90,18 +90,19 @@ def choose(case: Case) -> None:
     found, wanted = case.found, case.wanted
     use_tree, use_blocks = _use_tree(case), _use_blocks(case)
     _say_nothing(case, use_tree=use_tree, use_blocks=use_blocks)
-    if use_tree and use_blocks and not wanted.yaml:
-        use_tree, use_blocks = _one_plugin(case)
+    if use_blocks and not wanted.yaml:
+        use_tree, use_blocks = _one_plugin(case, use_tree=use_tree)
     for used, part in ((use_tree, case.tree), (use_blocks, case.blocks)):
         if used:
             found.problems += part.problems
             found.notes += part.notes
     if found.problems or not (use_tree or use_blocks):
         return
-    default = "block" if use_blocks and (not use_tree or wanted.plugin == "block" or not case.outside) else "tree"
+    asked = wanted.plugin == "block" or not case.outside
+    default = "tree" if use_tree and not (use_blocks and asked) else "block" if asked or not wanted.yaml else "flat"
     if default == "block" and case.outside:
-        case.note(f"{slurm_list(case.outside)} are in no block: slurmctld warns of it, and a job that may use nodes of "
-                  "blocks never gets these; keep them in a partition of their own")
+        case.note(f"in no block: {slurm_list(case.outside)}; slurmctld warns of it, and a job that may use nodes of "
+                  "blocks never gets these: keep them in a partition of their own")
     why = _plugin_why(case, default)
     if wanted.yaml:
         _write_yaml(case, default, why, use_tree=use_tree, use_blocks=use_blocks)
@@ -152,35 +153,46 @@ def _say_nothing(case: Case, *, use_tree: bool, use_blocks: bool) -> None:
                   '([topology] plugin = "block" writes it all the same)')
 
 
-def _one_plugin(case: Case) -> tuple[bool, bool]:
+def _one_plugin(case: Case, *, use_tree: bool) -> tuple[bool, bool]:
     """(tree, blocks): one of them, for versions in which a cluster has one plug-in."""
-    if case.wanted.plugin == "block" or not case.outside:
-        case.note("the tree of switches is not written beside the blocks: a topology.conf has one of them (both from "
-                  f"Slurm {show(YAML_SINCE)} on, in topology.yaml)")
+    own = any(block.key for block in case.blocks.blocks)
+    if case.wanted.plugin == "block" or not case.outside or (own and not use_tree) or case.blocks.problems:
+        if use_tree:
+            case.note("the tree of switches is not written beside the blocks: a topology.conf has one of them (both "
+                      f"from Slurm {show(YAML_SINCE)} on, in topology.yaml)")
         return False, True
-    case.note(f"NVLink domains are not written as blocks: {slurm_list(case.outside)} are in none, and topology/block "
-              'would keep these out of every job that may use blocks ([topology] plugin = "block" writes them; both '
-              f"can be had from Slurm {show(YAML_SINCE)} on)")
-    return True, False
+    case.found.notes += case.blocks.notes
+    case.note(f"blocks are not written: {slurm_list(case.outside)} would be in none, and topology/block would keep "
+              'these out of every job that may use blocks ([topology] plugin = "block" writes them all the same; from '
+              f"Slurm {show(YAML_SINCE)} on each partition can have its own topology)")
+    return use_tree, False
 
 
 def _plugin_why(case: Case, default: str) -> str:
+    if default == "flat":
+        return "the nodes in no block would be out of every job that may use blocks"
     if default == "block":
         blocks = case.blocks.blocks
         return (f"the site's {len(blocks)} blocks: jobs stay inside them" if blocks[0].key else
                 f"{len(blocks)} blocks of nodes that NVLink joins: jobs stay inside them")
     leaves, all_of = len(case.tree.leaves), len(case.tree.switches)
-    told = f"{leaves} leaves below {all_of - leaves} switches: jobs get nodes near one another"
+    told = f"{leaves} leaves and {all_of - leaves} above: jobs get nodes near one another"
+    if leaves == 1:
+        told = "one leaf with all nodes, which the site wants written"
     return f"{told}; every version has it" if case.wanted.version is None else told
 
 
 def _write_yaml(case: Case, default: str, why: str, *, use_tree: bool, use_blocks: bool) -> None:
-    named: list[tuple[str, Tree | Blocks]] = []
+    named: list[tuple[str, Tree | Blocks | Flat]] = []
     if use_tree:
         named.append((TREE, case.tree))
     if use_blocks:
         named.append((BLOCKS, case.blocks))
-    first = BLOCKS if default == "block" else TREE
+    first = {"block": BLOCKS, "tree": TREE, "flat": FLAT}[default]
+    if default == "flat":
+        named.append((FLAT, Flat()))
+        case.note(f"in no block: {slurm_list(case.outside)}; the cluster's default is topology/flat, and partitions "
+                  f"with Topology={BLOCKS} keep jobs inside blocks (slurmctld warns that the blocks lack these nodes)")
     named.sort(key=lambda item: item[0] != first)
     case.found.files["topology.yaml"] = yaml_sections([
         (name, what, name == first, why if name == first else f"for partitions with Topology={name}; the others have "
@@ -208,7 +220,8 @@ def partition_lines(found: TopologyFiles, lines: Sequence[Line]) -> tuple[tuple[
 
 def _other(found: TopologyFiles, nodes: frozenset[str]) -> Entry | None:
     inside = nodes <= found.in_blocks
-    fits, default = BLOCKS if inside else TREE, found.topologies[0]
+    default = found.topologies[0]
+    fits = BLOCKS if inside else TREE if TREE in found.topologies else FLAT
     if fits == default:
         return None
     why = "all of its nodes are in NVLink blocks" if inside else "it has nodes that are in no block"
@@ -227,6 +240,8 @@ def _nodes(text: str) -> frozenset[str]:
 
 def _rank(case: Case, default: str) -> Iterator[Entry]:
     """TopologyParam where the nodes' names do not follow the network, so that ranks do."""
+    if default not in _RANK:
+        return
     value, since, what = _RANK[default]
     groups = [item.nodes for item in (case.tree.leaves if default == "tree" else case.blocks.blocks)]
     if not case.wanted.has(since) or not _scattered(groups):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hpcadmin.conf.keys import Version
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.parts import Entry, Line, Section
-from hpcadmin.conf.topology_parts import Block, Blocks, Switch, Tree
+from hpcadmin.conf.topology_parts import Block, Blocks, Flat, Switch, Tree
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.,\[\]-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "none", "nan", "inf", "infinity"})
@@ -60,15 +60,18 @@ def _sizes_source(blocks: Blocks) -> str:
 # --- topology.yaml --------------------------------------------------------------------------------------------------
 
 
-def yaml_sections(topologies: Sequence[tuple[str, Tree | Blocks, bool, str]]) -> tuple[Section, ...]:
+def yaml_sections(topologies: Sequence[tuple[str, Tree | Blocks | Flat, bool, str]]) -> tuple[Section, ...]:
     """topologies: (name, what it is, whether it is the cluster's default, why it is or is not)."""
     return tuple(Section(f"Topology {name}", tuple(_topology(name, what, default=default, why=why)))
                  for name, what, default, why in topologies)
 
 
-def _topology(name: str, what: Tree | Blocks, *, default: bool, why: str) -> Iterator[Line]:
+def _topology(name: str, what: Tree | Blocks | Flat, *, default: bool, why: str) -> Iterator[Line]:
     yield _made("topology", quoted(name), "the name that partitions use: Topology=", "- ")
     yield _made("cluster_default", "true" if default else "false", why, "  ")
+    if isinstance(what, Flat):
+        yield _made("flat", "true", "plug-in topology/flat", "  ")
+        return
     if isinstance(what, Tree):
         yield _made("tree", "", "plug-in topology/tree", "  ")
         yield _made("switches", "", "from the top down, leaves last", "    ")

@@ -69,7 +69,7 @@ def without_domain(names: Iterable[str]) -> dict[str, str]:
 def _unit_names(units: Sequence[Part], short: Mapping[str, str]) -> list[str]:
     """Of units of several leaves by the number that their leaves share (unit-03), else by what their names share."""
     if not any(len(unit.devices) > 1 for unit in units):
-        return [short[unit.devices[0]] for unit in units]
+        return _brief([short[unit.devices[0]] for unit in units])
     numbers = unit_numbers([tuple(short[device] for device in unit.devices) for unit in units])
     joint = [joint_name(sorted(short[device] for device in unit.devices), "") for unit in units]
     count = Counter(joint)
@@ -84,16 +84,27 @@ def _unit_names(units: Sequence[Part], short: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _brief(names: list[str]) -> list[str]:
+    """IBLEAF-04-08 for A09-P1-IBLEAF-04-08, of names built as most are; as they are where two would be the same."""
+    usual = _usual_shape(names)
+    short = short_names([name for name in names if len(pieces(name)) == usual])
+    found = [short.get(name, name) for name in names]
+    return found if len(set(found)) == len(set(names)) else names
+
+
+def _usual_shape(names: Iterable[str]) -> int:
+    """The number of pieces that most names have."""
+    shapes = Counter(len(pieces(name)) for name in names)
+    return max(shapes, key=lambda shape: (shapes[shape], shape), default=0)
+
+
 def unit_numbers(units: Sequence[tuple[str, ...]]) -> list[str]:
     """Of each unit the number (or numbers) in its leaves' names that is the same within the unit and another in every
     other; "" for units whose leaves are called otherwise than most."""
     split = [[pieces(name) for name in unit] for unit in units]
-    shapes = Counter(len(parts) for unit in split for parts in unit)
-    if len(units) < 2 or not shapes:
-        return [""] * len(units)
-    usual = max(shapes, key=lambda shape: (shapes[shape], shape))
+    usual = _usual_shape(name for unit in units for name in unit)
     alike = [[parts for parts in unit if len(parts) == usual] for unit in split]
-    if 2 * sum(bool(unit) for unit in alike) <= len(units):
+    if len(units) < 2 or 2 * sum(bool(unit) for unit in alike) <= len(units):
         return [""] * len(units)
     columns = [[_usual(parts[place] for parts in unit) for unit in alike] for place in range(usual - 2, 0, -2)]
     steady = [column for column in columns if all(value for value, unit in zip(column, alike, strict=True) if unit)]
@@ -132,10 +143,9 @@ def _nameless(device: str, guids: Mapping[str, str]) -> bool:
 
 def _shared(names: list[str]) -> str:
     """One name for the switches of a part, as most of them are called."""
-    shapes = Counter(len(pieces(name)) for name in names)
-    usual = max(shapes, key=lambda shape: (shapes[shape], shape), default=0)
-    if 2 * shapes[usual] > len(names):
-        names = [name for name in names if len(pieces(name)) == usual]
+    usual = _usual_shape(names)
+    alike = [name for name in names if len(pieces(name)) == usual]
+    names = alike if 2 * len(alike) > len(names) else names
     shown = sorted(short_names(names).values())
     joint = joint_name(shown, "") if shown else ""
     if joint or len(shown) < 3:

@@ -63,6 +63,11 @@ class Blocks:
         return frozenset(node for block in self.blocks for node in block.nodes)
 
 
+@dataclass(frozen=True)
+class Flat:
+    """No topology: for the nodes that no other one has."""
+
+
 def some(names: list[str] | tuple[str, ...], many: int = MANY) -> str:
     """The first few, and how many more."""
     return ", ".join(names[:many]) + (f" and {len(names) - many} more" if len(names) > many else "")

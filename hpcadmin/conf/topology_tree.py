@@ -10,7 +10,7 @@ from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.topology_names import free, switch_names
 from hpcadmin.conf.topology_parts import Switch, Tree, some
-from hpcadmin.conf.topology_view import View, matching, near_gpus, only_switches, view_of
+from hpcadmin.conf.topology_view import View, loose, matching, near_gpus, only_switches, view_of
 from hpcadmin.fabric.tree import Part, leaves_by_host, tree_parts
 from hpcadmin.model import Fabric, Node
 from hpcadmin.site_topology import TopologySite
@@ -83,7 +83,7 @@ def tree_of(fabric: Fabric, nodes: Sequence[Node], site: TopologySite) -> Tree:
     names = {node.name for node in nodes}
     view, parts = _one_network(view, names, tree)
     growing = _grown(view, parts, SOURCES[fabric.kind])
-    _join_connected(growing, parts, view, fabric.kind)
+    _join_connected(growing, parts, view)
     islands(growing, site, tree)
     _lost(growing, view, nodes, site, tree)
     tree.switches = growing.finished()
@@ -96,15 +96,22 @@ def _one_network(view: View, names: set[str], tree: Tree) -> tuple[View, tuple[P
     parts = tree_parts(view.fabric, names, view.units)
     reach = _reach(view)
     rivals = _rivals(reach)
-    if not rivals or _agree(parts, view):
+    if not rivals:
         return view, parts
-    sizes = {root: (len(hosts), sum(hosts.values())) for root, hosts in reach.items() if root in rivals}
+    told = "; ".join(f"that of {root} has {len(reach[root])} nodes on {sum(reach[root].values())} cables"
+                     for root in sorted(rivals))
+    if _agree(parts, view):
+        used = {view.part_of[device] for part in parts for device in part.devices}
+        if rivals - used:
+            tree.notes.append(f"left out of the tree: {some(sorted(rivals - used))}, which reach the same nodes and "
+                              "tell fewer of them apart ([topology] fabric names another)")
+        return view, parts
+    sizes = {root: (len(reach[root]), sum(reach[root].values())) for root in rivals}
     best, second = sorted(rivals, key=lambda root: (sizes[root], root), reverse=True)[:2]
-    told = "; ".join(f"that of {root} has {sizes[root][0]} nodes on {sizes[root][1]} cables" for root in sorted(rivals))
-    if sizes[best] == sizes[second]:
+    if sizes[best] == sizes[second] or loose(view):
         tree.problems.append(Problem(
             Kind.SITE, f"{len(rivals)} fabrics without a cable between them reach the same nodes: {told}",
-            key="topology.fabric", hint=f'[topology] fabric = ["{best}"] names a switch of the one that jobs use'))
+            key="topology.fabric", hint=f'[topology] fabric = ["{best}"] names switches of the one that jobs use'))
     else:
         tree.notes.append(f"{len(rivals)} fabrics without a cable between them reach the same nodes: {told}; the tree "
                           f"is that of {best} ([topology] fabric names another)")
@@ -184,7 +191,7 @@ def _why(part: Part) -> str:
             f"{several} reach the same: one switch for Slurm")
 
 
-def _join_connected(growing: Growing, parts: Sequence[Part], view: View, kind: str) -> None:
+def _join_connected(growing: Growing, parts: Sequence[Part], view: View) -> None:
     """Roots that cables join otherwise than by a switch above them are under one; so is all that only LLDP tells of."""
     together: dict[str, str] = {}
 
@@ -196,15 +203,15 @@ def _join_connected(growing: Growing, parts: Sequence[Part], view: View, kind: s
     for part in parts:
         own = sorted({root(view.part_of[device]) for device in part.devices})
         together.update(dict.fromkeys(own[1:], own[0]))
-    loose = kind == "ethernet" and not any(part.level > 1 for part in parts)
+    alone = loose(view)
     groups: dict[str, list[int]] = defaultdict(list)
     for place in growing.roots():
         device = parts[place].devices[0]
-        groups["" if loose else root(view.part_of[device])].append(place)
+        groups["" if alone else root(view.part_of[device])].append(place)
     for _, places in sorted(groups.items()):
         if len(places) > 1:
-            growing.top(places, "LLDP on the nodes ends at their leaves; these reach one another over IP" if loose else
-                        "cables join these switches, without one above them", SOURCES[kind])
+            growing.top(places, "LLDP on the nodes ends at their leaves; these reach one another over IP" if alone else
+                        "cables join these switches, without one above them", SOURCES[view.fabric.kind])
 
 
 def islands(growing: Growing, site: TopologySite, tree: Tree, joins: str = "cable") -> None:
@@ -242,7 +249,8 @@ def _lost(growing: Growing, view: View, nodes: Sequence[Node], site: TopologySit
     if len(named) > 20:
         tree.problems.append(Problem(Kind.UNKNOWN, f"{len(named) - 20} more nodes are on no switch of the fabric",
                                      key="topology.off_fabric"))
-    off_fabric(growing, [node.name for node in lost], site, tree, "no cable of theirs is in the fabric")
+    if not named:
+        off_fabric(growing, [node.name for node in lost], site, tree, "no cable of theirs is in the fabric")
 
 
 def off_fabric(growing: Growing, lost: Sequence[str], site: TopologySite, tree: Tree, why: str) -> None:
@@ -253,10 +261,10 @@ def off_fabric(growing: Growing, lost: Sequence[str], site: TopologySite, tree: 
     name = free(OFF_FABRIC, growing.taken)
     leaf = growing.add(Switch(name, why, source, tuple(sorted(lost, key=natural)), key=key))
     if site.off_fabric == "island":
-        tree.notes.append(f"{slurm_list(lost)} are a root of their own, {name}: slurmctld will warn that no switch "
-                          "reaches all nodes ([topology] off_fabric)")
+        tree.notes.append(f"on no switch: {slurm_list(lost)} ({why}); they are a root of their own, {name}: slurmctld "
+                          "will warn that no switch reaches all nodes ([topology] off_fabric)")
         return
-    tree.notes.append(f"{slurm_list(lost)} are on no switch ({why}): leaf {name} has them")
+    tree.notes.append(f"on no switch: {slurm_list(lost)} ({why}); leaf {name} has them")
     for place in roots:
         if growing.below[place]:
             growing.below[place].append(leaf)
@@ -277,4 +285,6 @@ def _where(node: Node, view: View) -> str:
         return f"hangs on {some(leaves)} alone, whose other nodes are at home elsewhere"
     if node.name in view.above:
         return f"hangs on {some(view.above[node.name])}, which no leaf reaches"
+    if view.fabric.kind == "ethernet":
+        return "is on no switch: neither LLDP on it nor on a switch tells"
     return "is on no switch of the fabric, and should be by its adapters"

@@ -48,7 +48,8 @@ def view_of(fabric: Fabric, nodes: Sequence[Node]) -> View:
 
 
 def _viewed(fabric: Fabric, others: tuple[str, ...], part_of: Mapping[str, str]) -> View:
-    return View(fabric, units(fabric), cables(fabric), _above(fabric), part_of, others)
+    links = cables(fabric)
+    return View(fabric, units(fabric, links), links, _above(fabric), part_of, others)
 
 
 def _aliases(nodes: Iterable[Node]) -> dict[str, str]:
@@ -89,6 +90,11 @@ def connected(switches: Sequence[FabricDevice]) -> dict[str, str]:
                 low, high = sorted((root(switch.name), root(peer)))
                 group[high] = low
     return {name: root(name) for name in group}
+
+
+def loose(view: View) -> bool:
+    """Whether LLDP on nodes is all that is known: then no cable between switches is."""
+    return view.fabric.kind == "ethernet" and len(set(view.part_of.values())) == len(view.part_of)
 
 
 def only_switches(view: View, keep: Callable[[FabricDevice], bool]) -> View:

@@ -131,12 +131,12 @@ def leaves_by_host(links: Iterable[Cable]) -> dict[str, Counter[str]]:
     return found
 
 
-def units(fabric: Fabric) -> tuple[Unit, ...]:
+def units(fabric: Fabric, found_cables: Iterable[Cable] | None = None) -> tuple[Unit, ...]:
     """In the order of their names. Two leaves are of one unit when more than half of the nodes of each are on the other
     too: neither a node with a cable in the wrong unit nor a switch that all units have (storage, management) joins
     them. Such a switch is a unit without nodes: most of those on it are at home elsewhere, where they have more cables
-    or fewer nodes beside them."""
-    by_host = leaves_by_host(cables(fabric))
+    or fewer nodes beside them. found_cables: cables(fabric), where the caller has them already."""
+    by_host = leaves_by_host(cables(fabric) if found_cables is None else found_cables)
     on_leaf: Counter[str] = Counter(leaf for leaves in by_host.values() for leaf in leaves)
     shared: Counter[tuple[str, str]] = Counter()
     for leaves in by_host.values():
