@@ -9,12 +9,20 @@ from functools import cached_property
 from hpcadmin.conf.check import fleet
 from hpcadmin.conf.check.finding import LiveNode, Situation
 from hpcadmin.conf.check.fleet import Alike
-from hpcadmin.conf.check.rules._hosts import Hosts, gone, gpu_name, layout_of, odd_of, right_memory
+from hpcadmin.conf.check.rules._hosts import (
+    Hosts,
+    gone,
+    gpu_name,
+    layout_of,
+    odd_of,
+    part_line,
+    right_memory,
+)
 from hpcadmin.conf.check.rules._reasons import About, Told, explained
-from hpcadmin.conf.existing import hostlist
 from hpcadmin.conf.existing.parts import GresLine, NodeLine, Place
 from hpcadmin.conf.gpus import bus_order
 from hpcadmin.conf.live import indexed, reason_of
+from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.sockets import Layout, fits, near_cores
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._slurm_gres import core_ids, threads
@@ -133,8 +141,9 @@ class Causes:
         found = layout_of(self.situation, line, known)
         if isinstance(found, str):
             return Cause((f"what the node has is not known here: {found}",), (), line.place)
-        return Cause((f"configured is {_text(fleet.shape(line))}, the node has {found.sockets} x "
-                      f"{found.cores_per_socket} x {found.threads_per_core}",), (cpus_line(line, found),), line.place)
+        has = f"{found.sockets} x {found.cores_per_socket} x {found.threads_per_core}"
+        return Cause((f"configured is {_text(fleet.shape(line))}, the node has {has} (sockets, cores, threads)",),
+                     (fleet.node_line(line, cpus_of(found)),), line.place)
 
     # --- cores -----------------------------------------------------------------------------------------------------
 
@@ -197,10 +206,10 @@ class Causes:
         return Cause((", ".join(parts),) if parts else (), (), place)
 
 
-def cpus_line(line: NodeLine, found: Layout) -> str:
-    return fleet.node_line(line, {
-        "CPUs": str(found.cpus), "Boards": None, "SocketsPerBoard": None, "Sockets": str(found.sockets),
-        "CoresPerSocket": str(found.cores_per_socket), "ThreadsPerCore": str(found.threads_per_core)})
+def cpus_of(found: Layout) -> dict[str, str | None]:
+    """The counts as a node line is to have them."""
+    return {"CPUs": str(found.cpus), "Boards": None, "SocketsPerBoard": None, "Sockets": str(found.sockets),
+            "CoresPerSocket": str(found.cores_per_socket), "ThreadsPerCore": str(found.threads_per_core)}
 
 
 def _text(shape: fleet.Shape) -> str:
@@ -208,8 +217,7 @@ def _text(shape: fleet.Shape) -> str:
 
 
 def _named(line: GresLine) -> str:
-    value = line.values.get("nodename")
-    return value.text if value is not None else ""
+    return slurm_list(line.hosts) if line.hosts else ""
 
 
 def cores_of(node: Node, line: GresLine, found: Layout) -> str:
@@ -270,16 +278,4 @@ def _fewer(line: NodeLine, name: str, lost: int, what: str) -> tuple[str, ...]:
     if len(mine) != 1 or mine[0].count <= lost or "gpu" not in what:
         return ()
     parts = [f"{i.name}{f':{i.type}' if i.type else ''}:{i.count - (lost if i is mine[0] else 0)}" for i in items]
-    return (fleet.rewritten(line.values, f"NodeName={name}", {"Gres": ",".join(parts), **_own_address(line, name)}),)
-
-
-def _own_address(line: NodeLine, name: str) -> dict[str, str | None]:
-    """Of lists beside the names the node's own element."""
-    changes: dict[str, str | None] = {}
-    for key in ("NodeAddr", "NodeHostname", "BcastAddr", "Port"):
-        text = line.get(key.casefold())
-        if text and ("[" in text or "," in text):
-            values = hostlist.expand(text)
-            at = line.hosts.index(name) if name in line.hosts else -1
-            changes[key] = values[at] if 0 <= at < len(values) == len(line.hosts) else None
-    return changes
+    return (part_line(line, [name], {"Gres": ",".join(parts)}),)

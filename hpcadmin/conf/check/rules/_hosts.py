@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hpcadmin.conf.check.finding import Situation
-from hpcadmin.conf.check.fleet import Alike
+from hpcadmin.conf.check.fleet import Alike, node_line, rewritten
 from hpcadmin.conf.existing import hostlist
 from hpcadmin.conf.existing.parts import GresLine, NodeLine
 from hpcadmin.conf.machines import cpu_memory
+from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.nodelines import margin_mib
 from hpcadmin.conf.sockets import Layout, Mode, layout
 from hpcadmin.errors import UsageError
@@ -44,26 +45,37 @@ class Hosts:
 
     def paired(self, line: NodeLine, key: str) -> list[tuple[str, str]]:
         """(host, its own value) of a key that has a list as long as that of the names; [] where it has not."""
-        text = line.get(key)
-        try:
-            values = hostlist.expand(text) if text else ()
-        except UsageError:
-            return []
+        values = listed(line.get(key))
         if len(values) == 1:
             values = values * len(line.hosts)
         return list(zip(line.hosts, values, strict=True)) if len(values) == len(line.hosts) else []
 
 
-def measured_memory(node: Node) -> int | None:
-    """As slurmd counts it, else what the kernel has without memory of GPUs; None where not known."""
-    if node.real_memory_mib is not None and node.real_memory_mib >= 64:
-        return node.real_memory_mib
-    return cpu_memory(node)[0]
+def listed(text: str | None) -> tuple[str, ...]:
+    try:
+        return hostlist.expand(text) if text else ()
+    except UsageError:
+        return ()
+
+
+def part_line(line: NodeLine, names: Sequence[str], changes: Mapping[str, str | None]) -> str:
+    """The line with other values, for some of its nodes: of lists beside the names only their own elements."""
+    if len(names) == len(line.hosts):
+        return node_line(line, changes)
+    own: dict[str, str | None] = {}
+    for key in ("NodeAddr", "NodeHostname", "BcastAddr", "Port"):
+        values = listed(line.get(key.casefold()))
+        if len(values) > 1:
+            by_host = dict(zip(line.hosts, values, strict=False))
+            kept = [by_host[name] for name in sorted(names, key=natural) if name in by_host]
+            own[key] = (slurm_list(kept) if kept == sorted(kept, key=natural) else ",".join(kept)) if len(
+                values) == len(line.hosts) else None
+    return rewritten(line.values, f"NodeName={slurm_list(names)}", {**changes, **own})
 
 
 def right_memory(nodes: Iterable[Node], site: Site, reported: Iterable[int] = ()) -> int | None:
     """RealMemory as conf render would write it for these nodes: below the least of them by the site's margin."""
-    least = min([*(m for n in nodes if (m := measured_memory(n)) is not None), *reported], default=None)
+    least = min([*(m for n in nodes if (m := cpu_memory(n)[0]) is not None), *reported], default=None)
     return None if least is None else max(least - margin_mib(least, site)[0], 1)
 
 
