@@ -109,7 +109,9 @@ def _die_too() -> None:
 
 
 def _answer(slurm: Slurm, lines: list[str], problem: str, seconds: float) -> Answer:
-    nodes, log, started = [], (), False
+    nodes: list[NodeAnswer] = []
+    log: list[str] = []
+    started = False
     for line in lines:
         said = json.loads(line)
         if "problem" in said:
@@ -117,13 +119,16 @@ def _answer(slurm: Slurm, lines: list[str], problem: str, seconds: float) -> Ans
         elif "node" in said:
             nodes.append(_node_answer(said["node"]))
         else:
-            log, started = tuple(said["ctld"]["log"].splitlines()), said["ctld"]["started"]
-    return Answer(slurm, tuple(nodes), log, started, problem, seconds)
+            log, started = [*said["ctld"]["log"].splitlines()], said["ctld"]["started"]
+    log += [line for node in nodes for line in node.controller]
+    return Answer(slurm, tuple(nodes), tuple(log), started, problem, seconds)
 
 
 def _node_answer(said: Mapping[str, Any]) -> NodeAnswer:
-    return NodeAnswer(said["name"], fields(said["node"]), slurmd_fields(said["slurmd"]), said["measured"], said["gres"],
-                      tuple(said["log"].splitlines()), tuple(said["jobs"]), said["ended"], said["late"])
+    return NodeAnswer(
+        said["name"], fields(said["node"]), slurmd_fields(said["slurmd"]), said["measured"], said["gres"],
+        tuple(said["log"].splitlines()), tuple(said["controller"].splitlines()), tuple(said["jobs"]), said["ended"],
+        said["late"])
 
 
 def fields(text: str) -> dict[str, str]:

@@ -77,11 +77,10 @@ def run(spec: Spec) -> None:
     log = f"{space.STATE}/slurmctld.log"
     daemon = _start([f"{spec['sbin']}/slurmctld", "-D", "-c", "-f", spec["conf"]], log, environment())
     started = _answers(daemon, spec)
+    tell({"ctld": {"started": started, "log": read(log)}})
     if started:
         for node in spec["nodes"]:
             tell({"node": _node(node, spec, daemon)})
-    # With its log as it is at the end: what slurmctld says of a registration is in it.
-    tell({"ctld": {"started": started, "ended": daemon.poll() is not None, "log": read(log)}})
 
 
 def _munge(path: str) -> bool:
@@ -140,10 +139,11 @@ def ask(argv: Sequence[str], spec: Spec, *, seconds: float = TOOL_S,
     return done.returncode, done.stdout.decode("utf-8", "replace")[:LOG_BYTES]
 
 
-def read(path: str) -> str:
-    """The log's beginning; what is longer than LOG_BYTES is cut, and says so."""
+def read(path: str, start: int = 0) -> str:
+    """The log from `start`; what is longer than LOG_BYTES is cut, and says so."""
     try:
         with Path(path).open("rb") as stream:
+            stream.seek(start)
             data = stream.read(LOG_BYTES + 1)
     except OSError:
         return ""
@@ -157,6 +157,8 @@ def _node(node: Mapping[str, Any], spec: Spec, controller: subprocess.Popen[byte
     folder = f"{space.STATE}/nodes/{name}"
     Path(folder).mkdir(parents=True)
     (Path(folder) / "hwloc.xml").write_text(node["xml"])
+    log = f"{space.STATE}/slurmctld.log"
+    before = Path(log).stat().st_size
     first = spawn(lambda: _node_main(node, spec, folder))
     said = f"{folder}/slurmd.log"
     end = time.monotonic() + node["seconds"]
@@ -175,17 +177,17 @@ def _node(node: Mapping[str, Any], spec: Spec, controller: subprocess.Popen[byte
         if not node["wait_for_files"] and "aiting for gres.conf file" in read(said):
             break
         time.sleep(STEP_S)
+    # As it is now: jobs, and the end of this slurmd, add lines that are not the files' fault.
+    found |= {"node": state, "log": read(said), "controller": read(log, before)}
     if not (found["ended"] or found["late"]):
         found["slurmd"] = ask(["scontrol", "show", "slurmd", name], spec, more={"SLURMD_NODENAME": name})[1]
         for job in node["jobs"]:
             found["jobs"].append(ask(["/bin/sh", "-c", job], spec, seconds=30.0)[1])
-        state = ask(["scontrol", "show", "node", "-o", name], spec)[1]
     with contextlib.suppress(OSError):
         os.kill(first, signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.waitpid(first, 0)
-    return {**found, "node": state, "log": read(said), "measured": read(f"{folder}/measured"),
-            "gres": read(f"{folder}/gres")}
+    return {**found, "measured": read(f"{folder}/measured"), "gres": read(f"{folder}/gres")}
 
 
 def judged(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hpcadmin.conf.check.finding import Finding, Severity
@@ -40,9 +40,9 @@ def cluster(answer: Answer, conf: Configuration) -> Iterator[Finding]:
             yield said(_level(text), f"slurmctld: {text}", conf)
 
 
-def node(kind: Kind, answer: NodeAnswer, ctld: Iterable[str], conf: Configuration) -> Iterator[Finding]:
+def node(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
     """About one kind of node; findings name all its hosts."""
-    about = [text for text in complaints(ctld) if node_of(text) == kind.name]
+    about = [text for text in complaints(answer.controller) if node_of(text) == kind.name]
     own = [text for text in complaints(answer.log) if text not in about]
     hosts = kind.hosts
 

@@ -13,7 +13,10 @@ _USUAL = re.compile(
     r"state save file|Setting node \S+ state to INVAL|_slurm_rpc_node_registration node=|"
     r"Database settings not recommended|CPU frequency|Unable to resolve|_xgetaddrinfo|agent/is_node_resp|"
     r"cgroup/v1 plugin is deprecated|slurm_set_addr|sack|Node ping|not responding|assoc_mgr|"
-    r"priority/multifactor: .*accounting")
+    r"priority/multifactor: .*accounting|"
+    # Of a slurmd that the proof has ended, and of nodes that there are none of here.
+    r"slurm_(?:receive|send|bufs|persist|open|conn|unpack)|Zero Bytes|Connection (?:refused|reset)|[Uu]nreachable|"
+    r"Communication connection|Duplicate jobid|batch job complete")
 
 
 def plain(line: str) -> str:

@@ -74,7 +74,8 @@ class Cluster:
 @dataclass(frozen=True)
 class NodeAnswer:
     """What Slurm made of a node. node: scontrol show node by key; slurmd: scontrol show slurmd; measured, gres: what
-    slurmd -C and -G print; log: slurmd's own lines; ended: it ended by itself; late: nothing within its time."""
+    slurmd -C and -G print; log: slurmd's own lines; controller: slurmctld's meanwhile; ended: it ended by itself; late:
+    nothing within its time. jobs: what each printed."""
 
     name: str
     node: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class NodeAnswer:
     measured: str = ""
     gres: str = ""
     log: tuple[str, ...] = ()
+    controller: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     ended: bool = False
     late: bool = False
@@ -98,7 +100,8 @@ class NodeAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """log: slurmctld's lines. started: it answered. problem: why the daemons could not be asked at all; "" for none."""
+    """log: slurmctld's lines, at its start and while each node registered. started: it answered. problem: why the
+    daemons could not be asked at all; "" for none."""
 
     slurm: Slurm
     nodes: tuple[NodeAnswer, ...] = ()

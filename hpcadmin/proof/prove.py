@@ -17,14 +17,19 @@ from hpcadmin.model import Inventory
 from hpcadmin.proof import copy, judge
 from hpcadmin.proof.cell import GROUP, ask, remove_groups
 from hpcadmin.proof.kinds import Kind, Unproven, kinds, run_of
-from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, Slurm
+from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, NodeRun, Slurm
 from hpcadmin.proof.slurm import find
 
 _HOST = re.compile(r"([\w.-]{1,255})(?:\(([\w.:-]{1,255})\))?")
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
 _CGROUP_TROUBLE = re.compile(r"cgroup", re.IGNORECASE)
 _MORE_BYTES, _MORE_FILES = 1 << 20, 200
+Jobs = Callable[[Kind], "tuple[str, ...]"]
 _CONTROLLERS = ("cpuset", "memory", "devices", "freezer")
+
+
+def no_jobs(_: Kind) -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,23 @@ class Proof:
         return any(f.severity in (Severity.FATAL, Severity.INVALID, Severity.WRONG) for f in self.findings)
 
 
-def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, *, slurm_root: str = "") -> Proof:
+def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, *, slurm_root: str = "",
+          jobs: Jobs = no_jobs, with_cgroups: bool = True) -> Proof:
     """Ask the Slurm of this machine, or of `slurm_root`. folder: where the files lie, as Configuration shows it.
 
+    jobs: scripts to run when a kind's node is idle. with_cgroups: where this machine can have them.
     Raises SlurmError where it cannot be asked at all: not root, not installed, no namespaces.
     """
     slurm = find(slurm_root)
     found, left = kinds(conf, inventory)
-    machine = copy.Machine(slurm, _users(slurm), _memory_mib(), _may_have_cgroups(), _exists(slurm))
+    runs = tuple(replace(run_of(kind), jobs=jobs(kind)) for kind in found)
+    machine = copy.Machine(slurm, _users(slurm), _memory_mib(), with_cgroups and _may_have_cgroups(), _exists(slurm))
     made = copy.copy(conf, folder, machine, [kind.line for kind in found])
-    answer = ask(slurm, _cluster(conf, folder, made, found, keep=machine.cgroups))
+    answer = ask(slurm, _cluster(conf, folder, made, runs, keep=machine.cgroups))
     if machine.cgroups and _for_cgroups(answer):
-        machine = copy.Machine(slurm, machine.users, machine.memory_mib, False, machine.exists)
+        machine = replace(machine, cgroups=False)
         made = copy.copy(conf, folder, machine, [kind.line for kind in found])
-        answer = ask(slurm, _cluster(conf, folder, made, found, keep=False))
+        answer = ask(slurm, _cluster(conf, folder, made, runs, keep=False))
     return _proof(answer, conf, found, left, made)
 
 
@@ -75,7 +83,7 @@ def _proof(answer: Answer, conf: Configuration, found: list[Kind], left: list[Un
         node = by_name.get(kind.name)
         if node is not None:
             proven.append((kind, node))
-            findings += judge.node(kind, node, answer.log, conf)
+            findings += judge.node(kind, node, conf)
     return Proof(answer.slurm, _merged(findings), tuple(proven), tuple(left), made.changes,
                  answer.seconds)
 
@@ -97,10 +105,10 @@ def _for_cgroups(answer: Answer) -> bool:
     return any(_CGROUP_TROUBLE.search(line) for log in ended for line in log[-5:])
 
 
-def _cluster(conf: Configuration, folder: str, made: copy.Copy, found: list[Kind], *, keep: bool) -> Cluster:
+def _cluster(conf: Configuration, folder: str, made: copy.Copy, runs: tuple[NodeRun, ...], *,
+             keep: bool) -> Cluster:
     name, addresses = controller(conf)
-    runs = tuple(run_of(kind) for kind in found)
-    started = [kind.name for kind in found]
+    started = [run.name for run in runs]
     user = conf.setting("slurmuser", "root")
     where = copy.folders(conf, started, name, user)
     files = {**_more_files(Path(folder), made.files), **made.files}
