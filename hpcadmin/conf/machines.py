@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcadmin.conf import features as feature
 from hpcadmin.conf.gpus import Device, Terms, bus_order
 from hpcadmin.conf.gres import Gres, plan
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.sockets import Layout, Mode, layout
+from hpcadmin.errors import ParseError
+from hpcadmin.facts._base import cpu_list
 from hpcadmin.hosts import expand, is_node_name
-from hpcadmin.model import Gpu, Node
+from hpcadmin.model import Gpu, Node, PciDevice
 from hpcadmin.site import NodeGroup, Site
 
 # RealMemory that differs by more than this within a line would waste it, or hides a missing module.
@@ -82,7 +84,7 @@ def read(node: Node, groups: Mapping[str, NodeGroup], *, as_is: bool) -> tuple[M
         problems.append(Problem(Kind.UNKNOWN, f"CPUs: {plain}", node.name))
     if node.lacks("gpus"):
         problems.append(Problem(Kind.UNKNOWN, "GPUs: no source tells whether it has any", node.name))
-    order = bus_order(node.gpus)
+    order = bus_order(placed(node))
     if isinstance(order, str):
         problems.append(Problem(Kind.UNKNOWN, f"GPUs: {order}", node.name))
         order = ()
@@ -102,6 +104,21 @@ def groups_by_node(site: Site) -> tuple[dict[str, NodeGroup], list[Problem]]:
                                         name, key=f"nodes.{group.name}.hosts"))
             found[name] = group
     return found, problems
+
+
+def placed(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs; with the CPUs near their PCI devices where a source told those of the devices alone."""
+    bare = {gpu.pci for gpu in node.gpus if gpu.pci and not gpu.local_cpus}
+    near = {device.address: device for device in node.pci if device.address in bare} if bare else {}
+    return tuple(_placed(gpu, near[gpu.pci]) if gpu.pci in near else gpu for gpu in node.gpus)
+
+
+def _placed(gpu: Gpu, device: PciDevice) -> Gpu:
+    try:
+        near = cpu_list(device.local_cpus, "local_cpulist")
+    except ParseError:                   # discovery has said so
+        return gpu
+    return replace(gpu, local_cpus=near, numa=device.numa if gpu.numa is None else gpu.numa)
 
 
 def cpu_memory(node: Node) -> tuple[int | None, str]:
