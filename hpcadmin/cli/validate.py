@@ -58,6 +58,7 @@ def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory:
 def _show(preview: Preview, as_json: bool) -> None:
     from hpcadmin.hosts import fold
     from hpcadmin.records import dumps
+    from hpcadmin.run_own import own_jobs
     from hpcadmin.text import plural, printable
 
     plan = preview.plan
@@ -72,11 +73,16 @@ def _show(preview: Preview, as_json: bool) -> None:
         click.echo(f"  {entry.check:<16} {printable(what)}")
     if preview.look:
         click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
-    for job in plan.jobs:
+    for job in (job for job in plan.jobs if job.kind != "own"):
         click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, "
                    f"{plural(len(job.stages), 'stage')}, about {round(job.seconds)} s, "
                    f"time limit {job.time_limit_min} min")
         for stage in job.stages:
             click.echo(f"    {stage.kind:<6} {printable(stage.name)}: {plural(len(stage.tests), 'test')}")
+    for jobs in own_jobs(plan):
+        check = next(t.check for t in plan.tests if t.id == jobs[0].stages[0].tests[0])
+        where = fold({n for job in jobs for n in job.nodes}) or "nodes that Slurm chooses"
+        click.echo(f"{plural(len(jobs), 'job')} of {check}, as users submit them, at one time on {where}: "
+                   f"about {round(jobs[0].seconds)} s, time limit {jobs[0].time_limit_min} min")
     for verdict in plan.verdicts:
         click.echo(f"  {verdict.status.value}: {verdict.check} {verdict.subject}: {printable(verdict.reason)}")
