@@ -21,7 +21,7 @@ LAYERS: dict[str, int] = {
     "cabling": 3, "why": 3,
     "remote": 4, "slurm": 4, "store": 4, "lab": 4,
     "conf_files": 5, "discovery": 5, "intake": 5, "reading": 5, "sources": 5, "bmcs": 5, "giveaway": 5, "proof": 5,
-    "conf_live": 5,
+    "conf_live": 5, "conf_write": 5, "conf_install": 5,
     "run": 5, "run_folder": 5, "run_job": 5, "run_own": 5, "run_look": 5,
     "run_progress": 5, "run_results": 5, "run_nodes": 5, "report": 5, "health": 5,
     "cli": 6, "__main__": 7,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,10 @@ command.add_command(_conf_diff.diff)
 @click.option("--inventory", "inventory_path", metavar="FILE",
               help="What was discovered (else the accepted inventory).")
 @click.option("-o", "--output", metavar="DIR",
-              help="Write the files there, never to /etc/slurm; else they are printed.")
+              help="Write the files there, never to where Slurm reads; else they are printed.")
+@click.option("--install", metavar="[DIR]", is_flag=False, flag_value="", default=None,
+              help="Write them where Slurm reads ([slurm] conf_dir): the difference is shown and checked first.")
+@click.option("--yes", is_flag=True, help="With --install: do not ask.")
 @click.option("--explain", is_flag=True, help="Print each line with its reason and source.")
 @click.option("--comments", is_flag=True, help="Put each line's reason into the files as comments.")
 @click.option("--slurm-version", metavar="VERSION", default="",
@@ -40,12 +43,17 @@ command.add_command(_conf_diff.diff)
               help="Describe nodes with faults as they are, and leave out those that did not answer.")
 @click.option("--json", "as_json", is_flag=True, help="Files, explanations, notes and problems as JSON.")
 @click.pass_context
-def render(ctx: click.Context, *, inventory_path: str | None, output: str | None, explain: bool, comments: bool,
-           slurm_version: str, as_is: bool, as_json: bool) -> int:
-    """slurm.conf, gres.conf and cgroup.conf from the inventory and site.toml."""
+def render(ctx: click.Context, *, inventory_path: str | None, output: str | None, install: str | None, yes: bool,
+           explain: bool, comments: bool, slurm_version: str, as_is: bool, as_json: bool) -> int:
+    """Slurm's configuration files from the inventory and site.toml."""
     from hpcadmin.conf.render import RenderOptions
     from hpcadmin.conf.render import render as render_files
     from hpcadmin.site import load_site
+    if install is not None and (output or explain or as_json):
+        raise UsageError("--install goes with none of --output, --explain and --json",
+                         hint="look at the files first, then install them")
+    if yes and install is None:
+        raise UsageError("--yes is for --install")
     site = load_site(ctx.obj["site"])
     folder = output_folder(output, site) if output else None
     inventory = load_inventory(inventory_path, site)
@@ -55,14 +63,16 @@ def render(ctx: click.Context, *, inventory_path: str | None, output: str | None
             complain(f"note: {note}")
     if result.problems:
         return refuse(result, site, as_json=as_json)
-    if folder is not None:
-        write(folder, result.files)
+    if install is not None:
+        from hpcadmin.cli._conf_install import install as install_files
+        return install_files(result, inventory, site, install or site.slurm.conf_dir, yes=yes)
+    written = write(folder, result, site) if folder is not None else []
     if as_json:
         click.echo(to_json(result))
     elif explain:
         click.echo(explanation(result.explained), nl=False)
     elif folder is not None:
-        click.echo("\n".join(f"wrote {folder / name}" for name in result.files))
+        click.echo("\n".join(written))
     else:
         click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in result.files.items()), nl=False)
     return EXIT_OK
@@ -79,22 +89,22 @@ def load_inventory(path: str | None, site: Site) -> Inventory:
 
 def output_folder(name: str, site: Site) -> Path:
     """The folder; never the place that the daemons read."""
-    folder = Path(name).resolve()
-    for live in {Path("/etc/slurm"), Path("/etc/slurm-llnl"), Path(site.slurm.conf_dir).resolve()}:
-        if folder == live or live in folder.parents:
-            raise UsageError(f"conf render does not write to {live}, which Slurm reads", where="-o",
-                             hint="write elsewhere, look at it, then copy it")
-    return folder
+    from hpcadmin.conf_install import refuse_live
+    folder = Path(name).absolute()
+    refuse_live(folder, site)
+    return folder.resolve()
 
 
-def write(folder: Path, files: Mapping[str, str]) -> None:
-    from hpcadmin.files import write_atomic
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise StoreError(f"cannot be created: {exc.strerror}", where=str(folder)) from exc
-    for name, text in files.items():
-        write_atomic(folder / name, text)
+def write(folder: Path, result: Rendering, site: Site) -> list[str]:
+    """Everything or nothing; lines on what was done."""
+    from hpcadmin import conf_write
+    conf_write.tidy(folder)
+    done = conf_write.write(conf_write.plan(folder, result.files), secret=result.secret)
+    lines = [f"wrote {folder / name}" if name in result.files else f"took away {folder / name}" for name in done.names]
+    lines += [f"{folder / name} is as it was" for name in result.files if name not in done.names]
+    if done.backup is not None:
+        lines.append(f"what was there is in {done.backup}")
+    return lines
 
 
 def refuse(result: Rendering, site: Site, *, as_json: bool) -> int:

@@ -106,13 +106,16 @@ class Document:
 
 @dataclass(frozen=True)
 class Rendering:
-    """files is empty when there are problems. secret: the names of those that only their owner may read."""
+    """files is empty when there are problems. secret: the names of those that only their owner may read, and owner is
+    the user whom they must belong to. version: what they are written for; None: 22.05 to 26.05."""
 
     files: Mapping[str, str]
     explained: tuple[Explained, ...]
     notes: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
     secret: tuple[str, ...] = ()
+    owner: str = ""
+    version: tuple[int, int] | None = None
 
 
 def line(key: str, value: str, reason: str, source: str = DEFAULT) -> Line:

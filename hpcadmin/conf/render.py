@@ -83,7 +83,8 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
                                     "comments": options.comments})
         files[document.name] = text
         explained += explain(document.name, text, document.lines)
-    return Rendering(files, tuple(explained), tuple(notes), secret=tuple(d.name for d in documents if d.secret))
+    return Rendering(files, tuple(explained), tuple(notes), secret=tuple(d.name for d in documents if d.secret),
+                     owner=own.slurm.value("SlurmUser", "slurm"), version=found.version)
 
 
 def _documents(site: Site, found: Survey, own: Own,
