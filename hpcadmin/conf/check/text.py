@@ -139,13 +139,12 @@ _AT = re.compile(r"\b(?:slurm|gres|cgroup)\.conf:([0-9]{1,9})\b")
 
 
 def _findings(name: str, found: Told) -> Iterator[Finding]:
-    right = found.right
+    first = next((each for each in found.findings if not each.note), next(iter(found.findings), None))
     for each in found.findings:
-        severity = _severity(each)
-        takes = bool(right) and severity is not Severity.NOTE
-        yield Finding(severity, each.what, right=right if takes else (), rule="text.read",
+        yield Finding(_severity(each), each.what, right=found.right if each is first else (), rule="text.read",
                       place=Place(name, each.line) if each.line else None)
-        right = () if takes else right
+    if first is None and found.right:
+        yield Finding(Severity.NOTE, "lines that follow from the text", "", found.right, rule="text.read")
     for condition, line in found.assumed:
         yield Finding(Severity.NOTE, f"gres.conf is not in the text; if {condition}, its lines are", "", (line,),
                       rule="text.assumed")

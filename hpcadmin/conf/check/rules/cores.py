@@ -100,6 +100,9 @@ def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> 
     omitted = gres_line(line, {value.key: None}, _hosts(line))
     even = size and shape.total % size == 0 and group.node is not None and all(
         len(ids) == shape.total or (min(ids) % size == 0 and max(ids) - min(ids) == size - 1) for ids in sets)
+    if not shape.said:
+        return ("NodeName=<what slurmd -C prints on the node>", omitted), (
+            "CPUs= alone makes each CPU a socket: write Sockets= and CoresPerSocket= first")
     if not even or group.node is None:
         return (omitted,), "Without Cores= every core is as near"
     changes: dict[str, str | None] = {"Sockets": str(shape.total // size), "SocketsPerBoard": None, "Boards": None,

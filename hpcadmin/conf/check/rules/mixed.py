@@ -21,6 +21,7 @@ from hpcadmin.gpu_types import autodetected_mig
 from hpcadmin.model import Gpu, Node
 
 _MIG = re.compile(r"(?:.*_)?[1-9][0-9]?g\.[0-9]{1,4}gb(?:[+_.].*)?", re.IGNORECASE)
+MAX_JOBS = 8
 _SAFE = "AutoDetect=nvml sorts them right, ConstrainDevices=yes makes jobs count their own GPUs only"
 
 
@@ -50,20 +51,20 @@ def regrouped(situation: Situation) -> Iterator[Finding]:
             continue
         records = sorted(units, key=lambda unit: order.index(unit.type) if unit.type in order else len(order))
         bus = _by_bus(situation, group, units) or units
-        wrong = [(unit, at) for at, unit in enumerate(records) if bus[at] is not unit]
+        wrong = [(unit, at, bus[at]) for at, unit in enumerate(records) if bus[at].file != unit.file]
         if not wrong:
             continue
-        unit, at = next(((u, n) for u, n in wrong if bus[n].type != u.type), wrong[0])
-        got = bus[at]
+        # Another type first: that is what a job notices.
+        wrong.sort(key=lambda item: item[0].type == item[2].type)
+        jobs = "; ".join(f"--gres=gpu:{unit.type}:1 for {unit.file} gets CUDA_VISIBLE_DEVICES={at}, which is "
+                         f"{other.file} of type {other.type}" for unit, at, other in wrong[:MAX_JOBS])
         confined = constrains(situation, "constraindevices")
         yield Finding(
             Severity.NOTE if confined else Severity.WRONG,
-            f"the GPUs of type {unit.type} do not stand where Gres={group.node.get('gres')} has them: a job with "
-            f"--gres=gpu:{unit.type}:1 for {unit.file} gets CUDA_VISIBLE_DEVICES={at}, which is {got.file}, "
-            f"{'a ' + got.type if got.type != unit.type else 'another one'}",
+            f"the GPUs do not stand on the bus as Gres={group.node.get('gres')} has their types: {jobs}",
             "Slurm orders the devices by the types of Gres=, CUDA by the PCI bus"
             + ("; ConstrainDevices=yes keeps jobs to their own" if confined else f". {_SAFE}"),
-            _reordered(group, bus), unit.line.place, group.hosts)
+            _reordered(group, bus), wrong[0][0].line.place, group.hosts)
 
 
 def _reordered(group: Alike, bus: Sequence[Unit]) -> tuple[str, ...]:
