@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcadmin.check import Check, Context, NodeView, Ready, Role, Scope, Step
+from hpcadmin.check import Check, Context, JobRequest, NodeView, Ready, Role, Scope, Step
 from hpcadmin.errors import UsageError
 from hpcadmin.frames import Frame, encode, scan
 from hpcadmin.plan import make_plan
 from hpcadmin.plan_facts import Facts
 from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.rundata import Plan
-from hpcadmin.slurm.script import JobOptions, expected_frames, render
+from hpcadmin.slurm.script import JobOptions, expected_frames, render, render_own
 
 SRUN = r"""#!PYTHON
 import os, subprocess, sys
@@ -274,3 +274,60 @@ def test_the_head_of_the_script(tmp_path: Path) -> None:
     for bad in ("a\nb", 'a"b', "a\\"):
         with pytest.raises(UsageError):
             render(plan.jobs[0], {t.id: t for t in plan.tests}, replace(options, account=bad), tmp_path)
+
+
+def own_plan(text: str) -> Plan:
+    return made(Scope.NODE, lambda c: tuple(Step(("sh", "-c", text), Role.JOB, job=JobRequest(gpus=n)) for n in (1, 3)),
+                ("n1",))
+
+
+def start_own(plan: Plan, place: int, tmp_path: Path, *, meet_s: int = 60) -> "subprocess.Popen[bytes]":
+    """The job of that step, started as Slurm would."""
+    tools, job = tmp_path / "tools", plan.jobs[place]
+    tools.mkdir(exist_ok=True)
+    (tools / "srun").write_text(SRUN.replace("PYTHON", sys.executable).replace('("-N"', '("-c", "-N"').replace(
+        "args, nodes, tasks = sys.argv[1:], [], 1",
+        "args, nodes, tasks = sys.argv[1:], ['n1'], 1"))
+    (tools / "srun").chmod(0o755)
+    folder = tmp_path / str(job.number)
+    folder.mkdir(exist_ok=True)
+    meets = [tmp_path / str(number) for number in job.meets]
+    text = render_own(job, plan.tests[0], JobOptions("c"), folder, meets)
+    (folder / "script").write_text(text.replace("\nmeet 60 ", f"\nmeet {meet_s} "))
+    return subprocess.Popen(["sh", str(folder / "script")], env={
+        **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"})
+
+
+def own_frame(tmp_path: Path, number: int) -> Frame:
+    result = scan((tmp_path / str(number) / "driver.log").read_bytes(), "driver.log")
+    assert (result.problem, result.pending, len(result.frames)) == ("", "", 1)
+    return result.frames[0]
+
+
+def test_the_jobs_of_a_test_wait_for_each_other(tmp_path: Path) -> None:
+    plan = own_plan("date +%s.%N; sleep 0.1")
+    first = start_own(plan, 0, tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(timeout=1.0)
+    second = start_own(plan, 1, tmp_path)
+    assert (first.wait(timeout=20), second.wait(timeout=20)) == (0, 0)
+    frames = [own_frame(tmp_path, job.number) for job in plan.jobs]
+    assert [(f.step, f.role, f.node, f.status, f.flags) for f in frames] == [
+        (0, "job", "n1", 0, frozenset()), (1, "job", "n1", 0, frozenset())]
+
+
+def test_a_job_whose_other_never_comes_says_so(tmp_path: Path) -> None:
+    plan = own_plan("echo here; exit 4")
+    assert start_own(plan, 0, tmp_path, meet_s=1).wait(timeout=20) == 0
+    frame = own_frame(tmp_path, 1)
+    assert (frame.status, frame.flags, frame.body) == (4, {"alone"}, b"here\n")
+
+
+def test_what_a_job_of_its_own_asks_slurm_for(tmp_path: Path) -> None:
+    plan = own_plan("true")
+    text = render_own(plan.jobs[1], plan.tests[0], JobOptions("c", partition="p"), tmp_path, [])
+    lines = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    for wanted in ("--gres=gpu:3", "--gres-flags=enforce-binding", "--nodelist=n1", "--nodes=1", "--mem=100M",
+                   "--no-requeue", "--partition=p", "--cpus-per-task=1"):
+        assert f"#SBATCH {wanted}" in lines
+    assert not any("exclusive" in line for line in lines)

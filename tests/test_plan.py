@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcadmin.check import Check, Context, Impact, NodeView, Ready, Role, Scope, Status, Step
+from hpcadmin.check import Check, Context, Impact, JobRequest, NodeView, Ready, Role, Scope, Status, Step
 from hpcadmin.model import Gpu, Inventory, Nic, Node
 from hpcadmin.plan import PORTS, PORTS_FROM, context_of, make_plan, rounds, time_limit_min, unfit
 from hpcadmin.plan_facts import Facts, gather
@@ -273,3 +273,34 @@ def test_a_group_has_nothing_beside_it_and_is_only_repeated() -> None:
     assert repeat.tests[0].pairs_at_once is None
 
 
+
+
+def job_steps(context: Context) -> tuple[Step, ...]:
+    return tuple(Step(("true",), Role.JOB, job=JobRequest(gpus=n), timeout_s=30.0) for n in (1, 7))
+
+
+def test_tests_that_are_jobs_follow_the_suites_job_and_know_each_other() -> None:
+    plan = plan_of(check("a"), replace(check("b"), steps=job_steps))
+    suite, *own = plan.jobs
+    assert suite.kind == "suite" and {t.check for t in plan.tests if t.job == suite.number} == {"a"}
+    assert [(j.number, j.nodes, j.step, j.meets) for j in own] == [
+        (2, ("n1",), 0, (3,)), (3, ("n1",), 1, (2,)), (4, ("n2",), 0, (5,)), (5, ("n2",), 1, (4,)),
+        (6, ("n3",), 0, (7,)), (7, ("n3",), 1, (6,)), (8, ("n4",), 0, (9,)), (9, ("n4",), 1, (8,))]
+    assert {t.job for t in plan.tests if t.check == "b"} == {j.number for j in own if j.step == 0}
+
+
+def test_a_suite_of_such_tests_only_has_no_job_with_all_nodes() -> None:
+    plan = plan_of(replace(check("b"), steps=job_steps))
+    assert {j.kind for j in plan.jobs} == {"own"} and plan.jobs[0].number == 1
+
+
+def test_a_job_beside_other_steps_or_without_a_request_is_that_checks_error() -> None:
+    for steps in ((Step(("true",), Role.JOB, job=JobRequest()), Step(("true",))), (Step(("true",), Role.JOB),)):
+        plan = plan_of(replace(check("b"), steps=lambda context, steps=steps: steps))
+        assert not plan.tests and all(v.status is Status.ERROR and "job of its own" in v.reason for v in plan.verdicts)
+
+
+def test_no_topology_in_slurm_is_not_applicable() -> None:
+    plan = plan_of(replace(check("l", Scope.CLUSTER), needs=("topology",)),
+                   facts=facts_with(topology=dict.fromkeys(NODES, False)))
+    assert plan.entries[0].status is Status.NOT_APPLICABLE and "no switches or blocks" in plan.entries[0].reason
