@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,6 +59,10 @@ class Checked:
 @click.option("--inventory", metavar="FILE", default="",
               help="What was discovered, to compare with (else the accepted inventory).")
 @click.option("--live", is_flag=True, help="Ask slurmctld as well: states and reasons of the nodes, settings in force.")
+@click.option("--with-slurmd", is_flag=True,
+              help="Put the files before real slurmctld and slurmd as well, in namespaces, without the hardware (root).")
+@click.option("--slurm-root", metavar="DIR", default="",
+              help="With a system in DIR that has another Slurm, in the place of this machine's.")
 @click.option("--ignore", "ignore", metavar="RULE", multiple=True,
               help="Leave a rule out (gres.links, or gres for all of them); it is counted and named.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
@@ -74,8 +78,16 @@ def check(ctx: click.Context, /, *, paths: tuple[str, ...], as_json: bool, **opt
     site = load_site(ctx.obj["site"])
     asked = Asked(str(options["slurm_version"]), _texts(options["targets"]), str(options["inventory"]),
                   bool(options["live"]), (*_texts(options["ignore"]), *site.slurm.check_ignore))
-    done = checked(paths or (site.slurm.conf_dir,), site, asked)
-    click.echo(as_plain(done) if as_json else shown(done), nl=as_json)
+    root = str(options["slurm_root"])
+    if not (options["with_slurmd"] or root):
+        done = checked(paths or (site.slurm.conf_dir,), site, asked)
+        click.echo(as_plain(done) if as_json else shown(done), nl=as_json)
+        return done.status
+    from hpcadmin.cli._conf_proof import Prover
+    prover = Prover(root)
+    done = checked(paths or (site.slurm.conf_dir,), site, asked, prover.findings)
+    done = replace(done, incomplete=(*done.incomplete, *prover.incomplete()), notes=(*done.notes, *prover.notes(done)))
+    click.echo(as_plain(done, prover.plain()) if as_json else f"{prover.text()}{shown(done)}", nl=as_json)
     return done.status
 
 
@@ -344,7 +356,7 @@ def summary(done: Checked) -> str:
     return f"{state} in {plural(len(done.files), 'file')}, judged for Slurm {_versions(done.versions)}{ending}"
 
 
-def as_plain(done: Checked) -> str:
+def as_plain(done: Checked, proof: Mapping[str, object] | None = None) -> str:
     from hpcadmin.conf.keys import show
     return json.dumps({
         "findings": [{
@@ -354,4 +366,5 @@ def as_plain(done: Checked) -> str:
             "versions": [show(v) for v in (f.versions or done.versions)]} for f in done.result.findings],
         "left_out": [{"rule": rule, "findings": number} for rule, number in done.result.ignored],
         "incomplete": list(done.incomplete), "notes": list(done.notes), "files": list(done.files),
-        "versions": [show(v) for v in done.versions], "failed": done.result.failed}, indent=2)
+        "versions": [show(v) for v in done.versions], "failed": done.result.failed,
+        **({} if proof is None else {"proof": proof})}, indent=2)

@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hpcadmin.errors import SlurmError
 from hpcadmin.hosts import fold
 from hpcadmin.text import plural, printable
 
 if TYPE_CHECKING:
-    from hpcadmin.conf.existing.parts import Configuration
-    from hpcadmin.model import Inventory
+    from hpcadmin.cli._conf_check import Checked
+    from hpcadmin.conf.check.finding import Finding, Situation
     from hpcadmin.proof.prove import Proof
 
 
-def prove(conf: Configuration, folder: str, inventory: Inventory | None, slurm_root: str) -> Proof:
-    """Raises SlurmError (exit status 4) where this machine cannot ask Slurm."""
-    from hpcadmin.proof.prove import prove as ask
-    return ask(conf, folder, inventory, slurm_root=slurm_root)
+@dataclass
+class Prover:
+    """Asks once, when the files have been read. why_not: the one line where they could not be proven."""
+
+    root: str
+    proof: Proof | None = None
+    why_not: str = "no files were given, only texts"
+
+    def findings(self, situation: Situation) -> tuple[Finding, ...]:
+        from hpcadmin.proof.prove import prove
+        own = situation.conf.file("slurm.conf")
+        if own is None:
+            self.why_not = "there is no slurm.conf"
+            return ()
+        try:
+            self.proof = prove(situation.conf, posixpath.dirname(own.path), situation.inventory, slurm_root=self.root)
+        except SlurmError as exc:
+            self.why_not = str(exc)
+            return ()
+        return self.proof.findings
+
+    def incomplete(self) -> tuple[str, ...]:
+        """What was not proven; it is not good then."""
+        if self.proof is None:
+            return (f"not proven with slurmd: {self.why_not}",)
+        return tuple(f"not proven with slurmd: {fold(left.hosts)}: {left.why}" for left in self.proof.unproven)
+
+    def notes(self, done: Checked) -> tuple[str, ...]:
+        from hpcadmin.conf.keys import show
+        if self.proof is None or self.proof.slurm.version in done.versions:
+            return ()
+        wanted = ", ".join(show(v) for v in done.versions)
+        return (f"proven with Slurm {self.proof.slurm.text}; judged for {wanted} (--slurm-root names another Slurm)",)
+
+    def text(self) -> str:
+        return "" if self.proof is None else "".join(f"{line}\n" for line in lines(self.proof))
+
+    def plain(self) -> dict[str, Any]:
+        return {"proven": False, "why": self.why_not} if self.proof is None else plain(self.proof)
 
 
 def lines(proof: Proof) -> Iterator[str]:
@@ -33,15 +71,14 @@ def lines(proof: Proof) -> Iterator[str]:
         state = "slurmd ended" if answer.ended else answer.state or "unknown"
         yield printable(f"  {fold(kind.hosts)}: {state}{f' Gres={gres}' if gres not in ('', '(null)') else ''} "
                         f"(asked as {kind.name}; {source})")
-    for left in proof.unproven:
-        yield printable(f"  {fold(left.hosts)}: NOT PROVEN: {left.why}")
     for change in proof.changes:
         yield printable(f"  in the copy: {change}")
 
 
 def plain(proof: Proof) -> dict[str, Any]:
     return {
-        "slurm": proof.slurm.text, "root": proof.slurm.root, "seconds": round(proof.seconds, 2),
+        "proven": not proof.unproven, "slurm": proof.slurm.text, "root": proof.slurm.root,
+        "seconds": round(proof.seconds, 2),
         "kinds": [{
             "nodes": fold(kind.hosts), "asked": kind.name,
             "hardware": "inventory" if kind.node is not None else "files",

@@ -93,7 +93,7 @@ def said(severity: Severity, what: str, conf: Configuration, *, kind: Kind | Non
     place = next((found for line in lines if (found := where(line, conf, kind)) is not None), None)
     if place is None and kind is not None:
         place = kind.line.place
-    return Finding(severity, plain(what), means, place=place, rule=RULE)
+    return Finding(severity, what, means, place=place, rule=RULE)
 
 
 def where(line: str, conf: Configuration, kind: Kind | None) -> Place | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.check.run import ordered
 from hpcadmin.conf.existing.parts import Configuration
 from hpcadmin.errors import HpcadminError
 from hpcadmin.files import read_bounded
@@ -84,19 +85,8 @@ def _proof(answer: Answer, conf: Configuration, found: list[Kind], left: list[Un
         if node is not None:
             proven.append((kind, node))
             findings += judge.node(kind, node, conf)
-    return Proof(answer.slurm, _merged(findings), tuple(proven), tuple(left), made.changes,
+    return Proof(answer.slurm, ordered(findings), tuple(proven), tuple(left), made.changes,
                  answer.seconds)
-
-
-def _merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What is said of several kinds in the same words is said once, of all their nodes."""
-    found: dict[tuple[object, ...], Finding] = {}
-    for finding in findings:
-        key = (finding.severity, finding.what, finding.means, finding.right)
-        before = found.get(key)
-        found[key] = finding if before is None else replace(
-            before, nodes=tuple(dict.fromkeys([*before.nodes, *finding.nodes])))
-    return tuple(found.values())
 
 
 def _for_cgroups(answer: Answer) -> bool:
