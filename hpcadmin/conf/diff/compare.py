@@ -50,7 +50,7 @@ def _others(old: Configuration, new: Configuration, sides: Sides) -> Iterable[Di
         other = new.file(file.name)
         if other is None:
             weight = sides.only_old(file.name)
-            means = "goes" if weight is Weight.DROPPED else f"{file.name} is not written: it stays as it is"
+            means = sides.goes() if weight is Weight.DROPPED else sides.stays(file.name)
             yield Difference(weight, file.name, "file", "is there", "", means=means)
         elif [line.rstrip() for line in other.lines] != [line.rstrip() for line in file.lines]:
             yield Difference(Weight.CHANGE, file.name, "file", "", "", means="its lines differ: see --text",

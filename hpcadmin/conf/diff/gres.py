@@ -33,6 +33,10 @@ class Device:
 def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
     if not old.gres and not new.gres:
         return
+    if not new.has("gres.conf") and "gres.conf" not in sides.replaced and not new.gres:
+        yield Difference(Weight.LEFT, "gres.conf", "lines", str(len(old.gres)), "", means=sides.stays("gres.conf"),
+                         place=old.gres[0].place)
+        return
     hosts = list(dict.fromkeys(host for conf in (old, new) for line in conf.nodes for host in line.hosts))
     was, will = _lines_of(old.gres), _lines_of(new.gres)
     groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
@@ -66,6 +70,7 @@ class _Side:
         self.lines = lines
         self.devices: list[Device] = []
         general = own = ""
+        flags: dict[str, str] = {}       # Slurm takes those of the line before, of the same name
         self.place: Place | None = lines[chosen[0]].place if chosen else None
         self.last = {number: lines[number] for number in chosen}
         for number in chosen:
@@ -75,19 +80,21 @@ class _Side:
                     own = line.get("autodetect").casefold()
                 else:
                     general = line.get("autodetect").casefold()
-            self.devices += _devices(line, number)
+            self.devices += _devices(line, number, flags)
         self.autodetect = (own or general).replace("off", "")
 
     def value(self, device: Device, key: str) -> str:
         return device.values[_PARTS.index(key)]
 
 
-def _devices(line: GresLine, number: int) -> Iterator[Device]:
+def _devices(line: GresLine, number: int, flags: dict[str, str]) -> Iterator[Device]:
     if not line.name:
         return
     count = line.get("count")
+    if line.get("flags"):
+        flags[line.name.casefold()] = ",".join(sorted(line.get("flags").casefold().split(",")))
     plain = (line.get("type"), _cores(line.get("cores")), line.get("links").replace(" ", ""),
-             ",".join(sorted(line.get("flags").casefold().split(","))))
+             flags.get(line.name.casefold(), ""))
     if not line.files:
         yield Device(line.name.casefold(), "", (*plain, count or "1"), number)
         return
@@ -155,7 +162,7 @@ def _gone(old: _Side, new: _Side, devices: Sequence[Device], hosts: tuple[str, .
         fatal = sides.truth and bool(group[0].file) and named and name == "gpu"
         weight = Weight.FATAL if fatal else Weight.CHANGE if new.devices or new.autodetect else Weight.DROPPED
         means = "the node has no such device: slurmd waits for the file and does not start" if fatal else (
-            "" if weight is Weight.CHANGE else "goes, unless the inventory or [nodes.NAME] in site.toml has it")
+            "" if weight is Weight.CHANGE else sides.goes("[nodes.NAME.gres]"))
         yield Difference(weight, "gres.conf", f"{name} {'File' if group[0].file else 'Count'}",
                          files or group[0].values[-1], "", hosts, "", means, old.lines[group[0].line].place,
                          sides.apply("gres.conf", "File" if group[0].file else "Count"))

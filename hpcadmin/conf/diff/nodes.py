@@ -8,7 +8,6 @@ from hpcadmin.conf.diff import values
 from hpcadmin.conf.diff.parts import Difference, Sides, Weight
 from hpcadmin.conf.existing import hostlist
 from hpcadmin.conf.existing.parts import Configuration, NodeLine, Value
-from hpcadmin.conf.keys import Apply
 from hpcadmin.errors import UsageError
 from hpcadmin.facts._slurm_gres import gres_items
 from hpcadmin.hosts import fold
@@ -16,6 +15,7 @@ from hpcadmin.hosts import fold
 NAMES = {"nodehostname": "NodeHostname", "nodeaddr": "NodeAddr", "bcastaddr": "BcastAddr", "port": "Port"}
 _LAYOUT = {"boards": "Boards", "sockets": "Sockets", "corespersocket": "CoresPerSocket",
            "threadspercore": "ThreadsPerCore", "cpus": "CPUs"}
+_TABLE = "[nodes.NAME.options]"
 # What Slurm takes where a line does not say it.
 _DEFAULTS = {"realmemory": "1", "weight": "1", "tmpdisk": "0", "state": "UNKNOWN", "corespeccount": "0",
              "memspeclimit": "0"}
@@ -38,9 +38,9 @@ def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Di
             yield from _pair(old.nodes[was], new.nodes[will], hosts, sides)
     if gone:
         first = next(line for line in old.nodes if gone[0] in line.hosts)
-        yield Difference(Weight.JOBS, "slurm.conf", "nodes", "in the files", "", tuple(gone),
-                         means="jobs on nodes that go out of slurm.conf end" if not sides.truth else
-                         "not in the inventory; jobs on nodes that go out of slurm.conf end",
+        means = "jobs on nodes that go out of slurm.conf end"
+        yield Difference(Weight.JOBS, "slurm.conf", "nodes", "in slurm.conf", "", tuple(gone),
+                         means=f"not in the inventory; {means}" if sides.truth else means,
                          place=first.place, apply=sides.apply("NodeName", "NodeName"))
 
 
@@ -105,7 +105,7 @@ def _value(key: str, both: tuple[Value | None, Value | None], texts: tuple[str, 
         if lacking:
             weight, means = Weight.INVALID, f"{lacking}: the node registers INVALID"
     if after is None and weight is Weight.CHANGE:
-        weight, means = Weight.DROPPED, "goes, unless [nodes.NAME.options] in site.toml has it"
+        weight, means = Weight.DROPPED, sides.goes(_TABLE)
     yield Difference(weight, "slurm.conf", value.key, *texts, tuple(hosts), sides.why(after), means, place, apply)
 
 
@@ -205,9 +205,8 @@ def _names(old: NodeLine, new: NodeLine, hosts: Sequence[str], sides: Sides) -> 
         texts = [_folded(before, was, changed), _folded(after, will, changed)]
         weight = Weight.DROPPED if after is None else Weight.CHANGE
         yield Difference(weight, "slurm.conf", name, texts[0], texts[1], tuple(changed), sides.why(after),
-                         "goes, unless [nodes.NAME.options] in site.toml has it" if after is None else "",
-                         before.place if before else None,
-                         sides.apply("NodeName", name) if weight is not Weight.LEFT else Apply.NOTHING)
+                         sides.goes(_TABLE) if after is None else "", before.place if before else None,
+                         sides.apply("NodeName", name))
 
 
 def _folded(value: Value | None, each: Mapping[str, str], hosts: Sequence[str]) -> str:

@@ -10,8 +10,6 @@ from hpcadmin.conf.existing.parts import Configuration, NodeSetLine, PartitionLi
 from hpcadmin.hosts import fold
 from hpcadmin.text import printable
 
-_KEEP = "goes, unless [partitions.{}] in site.toml has it"
-
 
 def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
     before = {line.name: line for line in old.partitions}
@@ -19,7 +17,7 @@ def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Di
     for name, line in before.items():
         if name not in after:
             yield Difference(Weight.JOBS, "slurm.conf", f"partition {name}", fold(line.hosts) or "no nodes", "",
-                             means=f"jobs in it end; {_KEEP.format(name)}" if sides.truth else "jobs in it end",
+                             means=f"jobs in it end; {sides.goes(f'[partitions.{name}]')}",
                              place=line.place, apply=sides.apply("PartitionName", "PartitionName"))
     for name, line in after.items():
         if name not in before:
@@ -33,7 +31,7 @@ def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Di
         texts = [s.text for s in new.down_nodes]
         if statement.text not in texts:
             yield Difference(Weight.DROPPED, "slurm.conf", "DownNodes", statement.text.split("=", 1)[1], "",
-                             means="goes: no line of ours sets nodes down", place=statement.place,
+                             means=sides.goes(), place=statement.place,
                              apply=sides.apply("DownNodes", "DownNodes"))
 
 
@@ -57,7 +55,7 @@ def _partition(old: PartitionLine, new: PartitionLine, sides: Sides) -> Iterator
             continue
         fatal = sides.fatal("PartitionName", before)
         weight = Weight.FATAL if fatal else Weight.DROPPED if after is None else Weight.CHANGE
-        means = fatal or (_KEEP.format(new.name) if after is None else "")
+        means = fatal or (sides.goes(f"[partitions.{new.name}]") if after is None else "")
         yield Difference(weight, "slurm.conf", f"{name} {value.key}", before.text if before else "",
                          after.text if after else "", why=sides.why(after), means=means,
                          place=before.place if before else None, apply=sides.apply("PartitionName", value.key))
@@ -72,5 +70,5 @@ def _sets(old: Sequence[NodeSetLine], new: Sequence[NodeSetLine], sides: Sides) 
         yield Difference(Weight.DROPPED if will is None else Weight.CHANGE, "slurm.conf",
                          f"node set {printable(name, limit=80)}", (fold(was.hosts) or "no nodes") if was else "",
                          (fold(will.hosts) or "no nodes") if will else "",
-                         means="goes: partitions name their nodes" if will is None else "",
+                         means=sides.goes() if will is None else "",
                          place=was.place if was else None, apply=sides.apply("NodeSet", "NodeSet"))

@@ -80,6 +80,13 @@ class Sides:
     def only_old(self, file: str) -> Weight:
         return Weight.DROPPED if file in self.replaced else Weight.LEFT
 
+    def goes(self, table: str = "") -> str:
+        """What happens to what only the old side has. table: where site.toml would keep it."""
+        return f"goes, unless {table} in site.toml has it" if table and self.truth else "goes"
+
+    def stays(self, file: str) -> str:
+        return f"{file} is not among the new files: it stays as it is"
+
     def apply(self, statement: str, key: str) -> Apply:
         return keys.applies(statement, key, self.version)
 

@@ -8,18 +8,22 @@ from dataclasses import replace
 from hpcadmin.conf import keys
 from hpcadmin.conf.diff import values
 from hpcadmin.conf.diff.parts import Difference, Sides, Weight
+from hpcadmin.conf.existing.lines import LINE_KEYS
 from hpcadmin.conf.existing.parts import Configuration, Value
 from hpcadmin.conf.keys import Apply, Form
 
 # Where site.toml takes a setting of the site's own.
 TABLES = {"slurm.conf": "[slurm.options]", "cgroup.conf": "[slurm.cgroup]", "slurmdbd.conf": "[accounting.options]",
           "acct_gather.conf": "[accounting.gather]"}
+# Lines of slurm.conf that are compared for what they say.
+COMPARED = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 SECRET = frozenset({"storagepass", "accountingstoragepass", "jobcomppass"})
 
 
 def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
     yield from _file("slurm.conf", old.settings, new.settings, sides, skip=frozenset(old.several) | set(new.several))
     yield from _several(old, new, sides)
+    yield from _lines(old, new, sides)
     yield from _file("cgroup.conf", old.cgroup, new.cgroup, sides)
     for name in sorted({*old.others, *new.others}):
         yield from _file(name, old.others.get(name, {}), new.others.get(name, {}), sides)
@@ -31,11 +35,41 @@ def _file(file: str, old: Mapping[str, Value], new: Mapping[str, Value], sides: 
         before, after = old.get(key), new.get(key)
         if key in skip:
             continue
+        if sides.truth and key in SECRET and after is None:
+            continue                     # put in at installation, never rendered
         if before and after and values.same(key, before.text, after.text, boolean=_is_boolean(file, key)):
             continue
         value = after or before
         if value is not None:
             yield _difference(file, value.key, before, after, sides)
+
+
+def _lines(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
+    """Lines whose first key takes the rest of them, and that nothing else compares: as a whole, in any order."""
+    after = {shape for _, shape, _, _ in _whole(new)}
+    before = {shape for _, shape, _, _ in _whole(old)}
+    for name, shape, key, value in _whole(new):
+        if shape not in before:
+            yield Difference(Weight.CHANGE, name, key.key, "", value, apply=sides.apply(keys.statement(name, key.key),
+                                                                                        key.key))
+    for name, shape, key, value in _whole(old):
+        if shape not in after:
+            weight = sides.only_old(name)
+            yield Difference(weight, name, key.key, value, "", (), "", sides.goes() if weight is Weight.DROPPED else
+                             sides.stays(name), key.place, sides.apply(keys.statement(name, key.key), key.key)
+                             if weight is Weight.DROPPED else Apply.NOTHING)
+
+
+def _whole(conf: Configuration) -> Iterator[tuple[str, tuple[object, ...], Value, str]]:
+    """(file, what it says, its first value, the line behind the first key) of each such line."""
+    for file in conf.files:
+        kinds = LINE_KEYS.get(file.name, frozenset()) - COMPARED
+        for statement in file.statements if file.name not in ("gres.conf", "topology.conf") else ():
+            if statement.kind in kinds or (statement.kind == "nodename" and file.name != "slurm.conf"):
+                first = statement.values[0]
+                shape = (file.name, *((v.key.casefold(), v.text) for v in statement.values))
+                rest = " ".join(f"{v.key}={v.text}" for v in statement.values[1:])
+                yield file.name, shape, first, f"{first.text} {rest}".rstrip()
 
 
 def _difference(file: str, name: str, before: Value | None, after: Value | None, sides: Sides) -> Difference:
@@ -48,17 +82,11 @@ def _difference(file: str, name: str, before: Value | None, after: Value | None,
                           apply=apply)
     if after is None:
         weight = sides.only_old(file)
-        return Difference(weight, file, name, was, will, means=_keeping(file, before, weight), place=place,
+        means = sides.stays(file) if weight is Weight.LEFT else sides.goes(TABLES.get(file, ""))
+        return Difference(weight, file, name, was, will, means=means, place=place,
                           apply=apply if weight is Weight.DROPPED else Apply.NOTHING)
     weight = Weight.JOBS if apply is Apply.JOBS_LOST and before is not None else Weight.CHANGE
     return Difference(weight, file, name, was, will, why=sides.why(after), place=place, apply=apply)
-
-
-def _keeping(file: str, before: Value | None, weight: Weight) -> str:
-    if weight is Weight.LEFT or before is None:
-        return f"{file} is not written: it stays as it is"
-    table = TABLES.get(file)
-    return f"goes, unless {table} in site.toml has it" if table else "goes"
 
 
 def _several(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:

@@ -27,7 +27,6 @@ HEADS = {
 MAX_TEXT_LINES = 50_000
 MAX_FAULTS = 30
 _SECRET = re.compile(rf"(?i)\b({'|'.join(sorted(SECRET))})(\s*=\s*)(\"[^\"]*\"|\S+)")
-_PLAIN = {Apply.NOTHING: "", Apply.RECONFIGURE: "scontrol reconfigure"}
 
 
 def text(found: Diff) -> str:
@@ -57,7 +56,7 @@ def _faults(found: Diff) -> Iterator[str]:
 def _lines(item: Difference) -> Iterator[str]:
     where = f" ({item.place})" if item.place else ""
     whose = f"{fold(item.nodes)}: " if item.nodes else ""
-    file = "" if item.place and item.place.file.endswith(item.file) else f"{item.file}: "
+    file = "" if item.place else f"{item.file}: "
     yield f"  {file}{whose}{item.what}{change(item)}{where}"
     if item.why:
         yield f"      why: {item.why}"
@@ -70,7 +69,7 @@ def _lines(item: Difference) -> Iterator[str]:
 def change(item: Difference) -> str:
     if not item.old and not item.new:
         return ""
-    return f" {item.old or '(not set)'} -> {item.new or '(not set)'}"
+    return f": {item.old or '(not set)'} -> {item.new or '(not set)'}"
 
 
 def takes(item: Difference) -> str:
@@ -136,7 +135,7 @@ def unified(old: Configuration, files: Mapping[str, str]) -> str:
         out += difflib.unified_diff(_hidden(before), _hidden(after), label, f"{name} (new)", lineterm="")
     for file in old.files:
         if file.path != next((f.path for f in old.files if f.name == file.name), "") and file.name in files:
-            out.append(f"{file.path}: was included, the new {file.name} includes nothing")
+            out.append(f"{file.path}: an included file, not shown line by line")
     return "\n".join(printable(line, limit=4000) for line in out)
 
 

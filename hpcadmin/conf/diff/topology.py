@@ -29,8 +29,8 @@ def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Di
         title = f"topology {name}" if name else "topology"
         if will is None and was is not None:
             weight = sides.only_old(file)
-            yield Difference(weight, file, title, size(was), "", (), "", "goes" if weight is Weight.DROPPED else
-                             f"{file} is not written: it stays as it is", was.place,
+            yield Difference(weight, file, title, size(was), "", (), "", sides.goes() if weight is Weight.DROPPED
+                             else sides.stays(file), was.place,
                              apply if weight is Weight.DROPPED else Apply.NOTHING)
         elif was is None and will is not None:
             yield Difference(Weight.CHANGE, file, title, "", size(will), apply=apply)
