@@ -25,7 +25,7 @@ from hpcadmin.facts import _slurm_shapes as shapes
 from hpcadmin.text import plural
 
 
-def _members(situation: Situation) -> Iterator[Finding]:
+def members(situation: Situation) -> Iterator[Finding]:
     nodes = known_nodes(situation)
     for topology in topologies(situation):
         for noun, lines in (("leaf", topology.switches), ("block", topology.blocks)):
@@ -92,7 +92,7 @@ def _without(topology: Topology, noun: str, lines: Sequence[SwitchLine | BlockLi
             f"{'it' if len(missing) == 1 else 'them'}", place=lines[0].place, nodes=tuple(missing))
 
 
-def _blocks(situation: Situation) -> Iterator[Finding]:
+def blocks(situation: Situation) -> Iterator[Finding]:
     nodes = known_nodes(situation)
     for topology in topologies(situation):
         if topology.kind != "block" and not topology.blocks:
@@ -158,4 +158,4 @@ def _small(situation: Situation, topology: Topology, counts: dict[str, int], bas
                       "block gets that one", right, first.place, versions=only(situation, silent))
 
 
-BLOCKS: tuple[Rule, ...] = (_members, _blocks)
+BLOCKS: tuple[Rule, ...] = (members, blocks)

@@ -14,7 +14,7 @@ from hpcadmin.model import Fabric, Node
 _NO_CLIQUE = frozenset({"", "0", "n/a", "[n/a]", "none"})
 
 
-def _cables(situation: Situation) -> Iterator[Finding]:
+def cables(situation: Situation) -> Iterator[Finding]:
     """Each leaf of the file is the unit that most of its nodes are cabled to; the others stand in the wrong line."""
     if situation.inventory is None:
         return
@@ -110,7 +110,7 @@ def clique(node: Node) -> tuple[str, str] | None:
     return uuid, number
 
 
-def _cliques(situation: Situation) -> Iterator[Finding]:
+def cliques(situation: Situation) -> Iterator[Finding]:
     """A block is one NVLink domain: nodes of two domains in one block, and one domain in two blocks."""
     if situation.inventory is None:
         return
@@ -143,4 +143,4 @@ def _cliques(situation: Situation) -> Iterator[Finding]:
                               next(b.place for b in topology.blocks if b.name == names[1]))
 
 
-CABLING: tuple[Rule, ...] = (_cables, _cliques)
+CABLING: tuple[Rule, ...] = (cables, cliques)

@@ -17,6 +17,7 @@ from hpcadmin.conf.check.rules._hosts import (
     odd_of,
     part_line,
     right_memory,
+    without_file,
 )
 from hpcadmin.conf.check.rules._reasons import About, Told, explained
 from hpcadmin.conf.existing.parts import GresLine, NodeLine, Place
@@ -101,8 +102,9 @@ class Causes:
         missing = gone(lines, known)
         when = f" (inventory of {known.captured})" if known.captured else ""
         if missing:
-            files = ", ".join(f"{file} ({line.place})" for line, file in missing[:8])
-            says = [f"{files} {'is' if len(missing) == 1 else 'are'} no GPU of the node{when}", *odd]
+            files = ", ".join(f"{file} ({line.place}{f', {which}' if which else ''})" for line, file in missing[:8]
+                              for which in [without_file(file, known)])
+            says = [f"{files} {'is' if len(missing) == 1 else 'are'} not on the node any more{when}", *odd]
             says += [p for p in known.problems if "GPU" in p][:4]
             return says, missing[0][0].place
         if odd:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import Alike, gres_line
-from hpcadmin.conf.check.rules._hosts import Hosts, gone, gpu_name, odd_of, part_line, slot_of
+from hpcadmin.conf.check.rules._hosts import Hosts, gone, gpu_name, odd_of, part_line, slot_of, without_file
 from hpcadmin.conf.existing.parts import GresLine, Place
 from hpcadmin.conf.gpus import bus_order, links
 from hpcadmin.conf.names import natural, slurm_list
@@ -124,6 +124,23 @@ def _gres_of(group: Alike, node: Node, have: int) -> str:
 def _model_words(model: str) -> list[str]:
     """h100 of "NVIDIA H100 80GB HBM3"."""
     return [word for word in re.split(r"[\s_/-]+", model.casefold()) if _MODEL.fullmatch(word)]
+
+
+def device_files(situation: Situation) -> Iterator[Finding]:
+    """GPUs that a tool reports and whose device file is missing, where others of the node have theirs."""
+    for group, members in _groups(situation):
+        lines = group.of()
+        found: dict[tuple[str, Place], list[str]] = {}
+        for name, node in members:
+            if all(gpu.device_file for gpu in node.gpus):
+                continue                     # told where File= is judged
+            for line, file in gone(lines, node):
+                found.setdefault((file, line.place), []).append(name)
+        for (file, place), names in found.items():
+            which = without_file(file, dict(members)[names[0]])
+            yield Finding(Severity.FATAL, f"{file} is missing on {slurm_list(sorted(names, key=natural))}" + (
+                f", where it is {which}" if which else ""), "slurmd waits 20 s for it and ends: the driver lost the GPU, "
+                "or made no device file (nvidia-modprobe, udev)", (), place, tuple(sorted(names, key=natural)))
 
 
 def gpus_type(situation: Situation) -> Iterator[Finding]:
@@ -253,4 +270,4 @@ def _own(rows: Sequence[str]) -> list[list[bool]]:
     return [[number.strip() == "-1" for number in row.split(",")] for row in rows]
 
 
-DEVICES: tuple[Rule, ...] = (gpus_count, gpus_type, mig_state, nvlinks)
+DEVICES: tuple[Rule, ...] = (gpus_count, device_files, gpus_type, mig_state, nvlinks)

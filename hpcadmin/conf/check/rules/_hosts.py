@@ -108,12 +108,18 @@ def slot_of(node: Node, address: str) -> str:
 
 
 def gone(lines: Sequence[GresLine], node: Node) -> list[tuple[GresLine, str]]:
-    """(line, file) of device files in gres.conf that the node's GPUs do not have; [] where its files are not known."""
-    if "gpus" in node.unknown or any(not gpu.device_file for gpu in node.gpus):
+    """(line, file) of device files in gres.conf that no GPU of the node has; [] where its files are not known."""
+    there = {gpu.device_file for gpu in node.gpus if gpu.device_file}
+    if node.lacks("gpus") or (node.gpus and not there):
         return []
-    there = {gpu.device_file for gpu in node.gpus}
     return [(line, file) for line in lines for file in line.files
             if file not in there and file.startswith(("/dev/nvidia", "/dev/dri/renderD")) and "-caps" not in file]
+
+
+def without_file(file: str, node: Node) -> str:
+    """The GPU whose device file this would be, where a tool still reports it; "" where none does."""
+    return next((gpu_name(gpu) for gpu in node.gpus if not gpu.device_file and gpu.minor is not None
+                 and file in (f"/dev/nvidia{gpu.minor}", f"/dev/dri/renderD{gpu.minor}")), "")
 
 
 def odd_of(situation: Situation, names: Iterable[str]) -> dict[str, list[str]]:

@@ -34,7 +34,7 @@ _TRUE = {"yes": "1", "true": "1", "up": "1", "no": "0", "false": "0", "down": "0
 _ENDLESS = frozenset({"unlimited", "infinite", "-1"})
 
 
-def _settings(situation: Situation) -> Iterator[Finding]:
+def settings(situation: Situation) -> Iterator[Finding]:
     """Simple settings of slurm.conf that slurmctld has otherwise."""
     if not situation.running:
         return
@@ -73,7 +73,7 @@ def _normal(text: str) -> str:
 # --- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def _nodes(situation: Situation) -> Iterator[Finding]:
+def values(situation: Situation) -> Iterator[Finding]:
     """Values of node lines that slurmctld has otherwise, folded by line and value."""
     if not situation.live or not situation.conf.nodes:
         return
@@ -106,7 +106,7 @@ def _differences(node: LiveNode, group: Alike) -> Iterator[tuple[str, str, str]]
     memory = line.number("realmemory")
     if memory is not None and _number(live.get("realmemory")) not in (None, memory):
         yield "realmemory", f"RealMemory={memory}", printable(live["realmemory"], limit=40)
-    if "gres" in live:
+    if "gres" in live and "INVALID_REG" not in states(live.get("state", ""))[1]:   # else it is what slurmd reported
         wanted = _counts(line.get("gres") or "")
         there_counts = _counts(",".join(item.partition("(")[0] for item in items(live["gres"])))
         if wanted != there_counts:
@@ -149,7 +149,7 @@ def _unknown(situation: Situation, hosts: Hosts) -> Iterator[Finding]:
                       "has not read them since", nodes=tuple(strangers))
 
 
-def _affinity(situation: Situation) -> Iterator[Finding]:
+def affinity(situation: Situation) -> Iterator[Finding]:
     """22.05 to 24.05 take Cores= that are no cores in silence: then Gres= has no (S:…)."""
     hosts = Hosts(situation)
     found: dict[int, list[str]] = {}
@@ -169,4 +169,4 @@ def _affinity(situation: Situation) -> Iterator[Finding]:
                       "GPUs have no affinity", (), lines[0].place, tuple(sorted(names, key=natural)))
 
 
-RUNNING: tuple[Rule, ...] = (_settings, _nodes, _affinity)
+RUNNING: tuple[Rule, ...] = (settings, values, affinity)

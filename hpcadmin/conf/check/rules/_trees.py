@@ -11,7 +11,7 @@ from hpcadmin.conf.names import slurm_list
 from hpcadmin.facts import _slurm_shapes as shapes
 
 
-def _switches(situation: Situation) -> Iterator[Finding]:
+def switches(situation: Situation) -> Iterator[Finding]:
     for topology in topologies(situation):
         seen: dict[str, SwitchLine] = {}
         for line in topology.switches:
@@ -53,7 +53,7 @@ def name_of(situation: Situation, name: str, what: str, place: Place) -> Iterato
                       "Slurm's host lists cannot hold them: slurmctld does not start", place=place)
 
 
-def _tree(situation: Situation) -> Iterator[Finding]:
+def tree(situation: Situation) -> Iterator[Finding]:
     for topology in topologies(situation):
         if not topology.switches:
             continue
@@ -123,4 +123,4 @@ def _joined(islands: Sequence[str], alone: Sequence[str], below: dict[str, tuple
     return (f"SwitchName=root Switches={slurm_list(islands)}",)
 
 
-TREES: tuple[Rule, ...] = (_switches, _tree)
+TREES: tuple[Rule, ...] = (switches, tree)

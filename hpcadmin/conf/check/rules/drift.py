@@ -134,7 +134,7 @@ def _too_little(situation: Situation, line: NodeLine, wanted: int, have: dict[st
     close = have[least] - wanted
     place = line.values["realmemory"].place
     if close < CLOSE_MIB and not overridden(situation) and _percent(situation) >= 100:
-        yield Finding(Severity.NOTE, f"RealMemory={wanted} is {close} MiB below what {least} has ({have[least]})",
+        yield Finding(Severity.NOTE, f"RealMemory={wanted} is {close} MiB below what the nodes have ({have[least]} at least)",
                       "a BIOS or kernel update that takes a little memory drains it (Low RealMemory)",
                       _memory_lines(situation, line, have, nodes), place, tuple(have))
     wasted = [name for name, own in have.items()
@@ -142,9 +142,8 @@ def _too_little(situation: Situation, line: NodeLine, wanted: int, have: dict[st
     if wasted:
         most = max(wasted, key=lambda name: have[name])
         spec = line.number("memspeclimit")
-        verb, of_it = ("has", "of it are") if len(wasted) == 1 else ("have", "of each are")
-        yield Finding(Severity.DRIFT, f"RealMemory={wanted} but {_named(wasted)} {verb} {have[most]}",
-                      f"{have[most] - wanted} MiB {of_it} given to no job" + (
+        yield Finding(Severity.DRIFT, f"RealMemory={wanted} but nodes have {have[most]}",
+                      f"{have[most] - wanted} MiB of each are given to no job" + (
                           f" (MemSpecLimit={spec} holds memory back besides)" if spec else ""),
                       _memory_lines(situation, line, have, nodes), place, tuple(sorted(wasted, key=natural)))
 

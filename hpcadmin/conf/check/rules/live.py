@@ -33,7 +33,7 @@ class Case:
     place: Place | None
 
 
-def _nodes(situation: Situation) -> Iterator[Finding]:
+def reasons(situation: Situation) -> Iterator[Finding]:
     causes = Causes(situation)
     cases: dict[Case, list[tuple[str, Reason]]] = {}
     for node in situation.live.values():
@@ -107,4 +107,4 @@ def _since(reasons: Sequence[Reason]) -> str:
     return f" since {times[0]}{f' to {times[-1]}' if len(times) > 1 else ''}{by}"
 
 
-RULES: tuple[Rule, ...] = (_nodes, *RUNNING)
+RULES: tuple[Rule, ...] = (reasons, *RUNNING)

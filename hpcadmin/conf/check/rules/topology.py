@@ -23,25 +23,25 @@ _WORDS: dict[str, Version] = {
 # --- which file is read ------------------------------------------------------------------------------------------
 
 
-def _files(situation: Situation) -> Iterator[Finding]:
+def files(situation: Situation) -> Iterator[Finding]:
     conf = situation.conf
     plugin = conf.setting("TopologyPlugin", "topology/none").casefold()
     setting = conf.settings.get("topologyplugin")
-    yaml, plain = conf.has("topology.yaml"), conf.has("topology.conf")
+    has_yaml, plain = conf.has("topology.yaml"), conf.has("topology.conf")
     young, old = where(situation, lambda v: v >= YAML), where(situation, lambda v: v < YAML)
     first = Place("topology.conf", 1)
-    if yaml and old:
+    if has_yaml and old:
         yield Finding(Severity.WRONG, "topology.yaml is not read", f"{told(old)}: there is only topology.conf, with "
                       "TopologyPlugin= in slurm.conf", place=Place("topology.yaml", 1), versions=only(situation, old))
-    if yaml and plain and young:
+    if has_yaml and plain and young:
         yield Finding(Severity.NOTE if old else Severity.WRONG, "topology.conf stands beside topology.yaml",
                       f"{told(young)}: topology.yaml is read, topology.conf and TopologyPlugin= are not",
                       place=first, versions=only(situation, young))
-    elif yaml and young and setting is not None and plugin in _TREE_OR_BLOCK:
+    elif has_yaml and young and setting is not None and plugin in _TREE_OR_BLOCK:
         yield Finding(Severity.NOTE, f"TopologyPlugin={setting.text} beside topology.yaml",
                       f"{told(young)}: topology.yaml says which plug-ins are used, TopologyPlugin= is not read",
                       place=setting.place, versions=only(situation, young))
-    reads = young if not yaml else ()
+    reads = young if not has_yaml else ()
     reading = tuple(v for v in situation.asked if v in old or v in reads)
     if not reading or not situation.whole:
         return
@@ -56,7 +56,7 @@ def _files(situation: Situation) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, f"TopologyPlugin={setting.text if setting else plugin}, and there is no "
                       "topology.conf", "slurmctld cannot read it and does not start (older ones wait a minute for it)",
                       place=setting.place if setting else None, versions=only(situation, reading))
-    elif kind and plain and not yaml:      # beside a topology.yaml its lines are not read here
+    elif kind and plain and not has_yaml:      # beside a topology.yaml its lines are not read here
         yield from _contents(situation, kind, reading)
 
 
@@ -92,10 +92,10 @@ def _contents(situation: Situation, kind: str, reading: tuple[Version, ...]) -> 
 # --- names and words -----------------------------------------------------------------------------------------------
 
 
-def _yaml(situation: Situation) -> Iterator[Finding]:
-    named = [t for t in topologies(situation) if from_yaml(t)]
+def yaml(situation: Situation) -> Iterator[Finding]:
+    own = [t for t in topologies(situation) if from_yaml(t)]
     seen: dict[str, Topology] = {}
-    for topology in named:
+    for topology in own:
         if topology.name in seen:
             yield Finding(Severity.WRONG, f"topology {topology.name} is defined twice "
                           f"(first {seen[topology.name].place})", "partitions and nodes that name it get the first one",
@@ -104,16 +104,16 @@ def _yaml(situation: Situation) -> Iterator[Finding]:
         if not topology.kind:
             yield Finding(Severity.FATAL, f"topology {topology.name} has neither tree: nor block: nor flat:",
                           "slurmctld has no plug-in for it and does not start", place=topology.place)
-    default = [t for t in named if t.default]
+    default = [t for t in own if t.default]
     if len(default) > 1:
         yield Finding(Severity.WRONG, f"{', '.join(t.name for t in default[:6])} are all cluster_default",
                       "which one is taken is left open: one must be it", place=default[1].place)
-    elif named and not default:
+    elif own and not default:
         yield Finding(Severity.WRONG, "no topology is the cluster_default", "the first one is taken for whatever names "
-                      "none: one must say cluster_default: true", ("  cluster_default: true",), named[0].place)
+                      "none: one must say cluster_default: true", ("  cluster_default: true",), own[0].place)
 
 
-def _named(situation: Situation) -> Iterator[Finding]:
+def named(situation: Situation) -> Iterator[Finding]:
     """Topology= of nodes and partitions: names that exist, and of a node's unit as well."""
     there = {t.name or "default": t for t in topologies(situation)}
     if not there:
@@ -151,7 +151,7 @@ def _units(topology: Topology) -> set[str]:
     return {line.name for line in topology.switches} | {line.name for line in topology.blocks}
 
 
-def _param(situation: Situation) -> Iterator[Finding]:
+def param(situation: Situation) -> Iterator[Finding]:
     value = situation.conf.settings.get("topologyparam")
     known = {name.casefold(): name for name in _WORDS}
     for word in value.text.split(",") if value else ():
@@ -170,4 +170,4 @@ def _param(situation: Situation) -> Iterator[Finding]:
                           f"{told(old)}: it is ignored in silence", place=value.place, versions=only(situation, old))
 
 
-RULES: tuple[Rule, ...] = (_files, *TREES, *BLOCKS, _yaml, _named, _param, *CABLING)
+RULES: tuple[Rule, ...] = (files, *TREES, *BLOCKS, yaml, named, param, *CABLING)

@@ -78,7 +78,7 @@ def _replaced(key: str, text: str, word: str, instead: str) -> str:
     return f"{key}={','.join(instead if part.strip() == word else part.strip() for part in text.split(','))}"
 
 
-def _keys(situation: Situation) -> Iterator[Finding]:
+def keys(situation: Situation) -> Iterator[Finding]:
     """One finding for each key or value that a version takes otherwise, however many lines have it."""
     for file in situation.conf.files:
         if file.name.endswith(".yaml"):
@@ -156,4 +156,4 @@ def _severity(life: Life, effect: Effect) -> Severity:
     return Severity.WRONG
 
 
-RULES: tuple[Rule, ...] = (_keys,)
+RULES: tuple[Rule, ...] = (keys,)
