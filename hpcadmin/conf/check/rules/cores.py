@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import Alike, Shape, gres_line, node_line
+from hpcadmin.conf.check.rules._hosts import Hosts, mode_of
 from hpcadmin.conf.existing.parts import GresLine, Value
 from hpcadmin.conf.keys import NODE_PARAMETERS, Version
 from hpcadmin.conf.names import slurm_list
-from hpcadmin.conf.sockets import near_cores
+from hpcadmin.conf.sockets import Layout, layout, near_cores
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._slurm_gres import core_ids, threads
 from hpcadmin.facts._slurm_rules import partly
@@ -89,6 +90,29 @@ def boundary(situation: Situation) -> Iterator[Finding]:
             since = "24.11" if half is not None else "25.11"
             yield Finding(Severity.NOTE, what, f"taken by this version, refused from {since} on ({span}): the upgrade "
                           f"would drain the node. {how}", right, value.place, group.hosts)
+
+
+def boundary_of_hardware(situation: Situation) -> Iterator[Finding]:
+    """Before 25.11 slurmd puts the hardware's sockets in the place of configured ones where both have as many cores
+    in all, without an error line; from 24.11 on Cores= is held against these."""
+    versions = situation.among(lambda version: WHOLE_SOCKETS <= version < ONE_SOCKET)
+    nodes = Hosts(situation).nodes if versions is not None else {}
+    for group, _, value, ids in _judged(situation) if nodes else ():
+        host = next((name for name in group.hosts if name in nodes), "")
+        mode = mode_of(situation, group.node) if group.node is not None and host else None
+        found = layout(nodes[host].cpu, mode) if mode is not None else ""
+        shape = group.shape
+        if shape is None or not isinstance(found, Layout) or not ids or max(ids) >= shape.total:
+            continue
+        other = shape.sockets != found.sockets and shape.cores != found.cores_per_socket
+        half = partly(ids, found.cores_per_socket)
+        if other and shape.total == found.cores and half is not None and partly(ids, shape.cores) is None:
+            span = f"{half * found.cores_per_socket}-{(half + 1) * found.cores_per_socket - 1}"
+            yield Finding(
+                Severity.INVALID, f"Cores={value.text[:80]} is a socket of {shape.cores} cores as in the node line, and "
+                f"the node has sockets of {found.cores_per_socket}", f"slurmd takes the hardware's: doesn't match socket "
+                f"boundaries (Socket {half} is cores {span}), the node is INVAL", (), value.place, group.hosts,
+                versions or ())
 
 
 def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> tuple[tuple[str, ...], str]:
@@ -216,4 +240,4 @@ def _hosts(line: GresLine) -> str:
     return slurm_list(line.hosts) if line.hosts else ""
 
 
-RULES: tuple[Rule, ...] = (grammar, beyond, boundary, layout_unknown, some_without, locality)
+RULES: tuple[Rule, ...] = (grammar, beyond, boundary, boundary_of_hardware, layout_unknown, some_without, locality)
