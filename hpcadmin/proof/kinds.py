@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hpcadmin.conf.check.fleet import Alike, alike
+from hpcadmin.conf.check.finding import Situation
+from hpcadmin.conf.check.fleet import Alike
+from hpcadmin.conf.check.rules._hosts import Hosts, mode_of
 from hpcadmin.conf.existing.parts import Configuration, NodeLine
 from hpcadmin.conf.sockets import Mode
-from hpcadmin.errors import UsageError
-from hpcadmin.hosts import expand
 from hpcadmin.model import Inventory, Node
 from hpcadmin.proof import hardware
 from hpcadmin.proof.parts import Hardware, NodeRun
@@ -47,10 +47,11 @@ class Unproven:
 
 def kinds(conf: Configuration, inventory: Inventory | None) -> tuple[list[Kind], list[Unproven]]:
     """One kind for each node line, set of gres.conf lines, and hardware in the inventory."""
-    nodes = {node.name: node for node in inventory.nodes} if inventory is not None else {}
+    situation = Situation(conf, inventory=inventory)
+    nodes = Hosts(situation).nodes
     found: list[Kind] = []
     left: list[Unproven] = []
-    for group in alike(conf):
+    for group in situation.alike:
         if group.node is None or not group.hosts:
             continue
         for members in _by_hardware(group, nodes):
@@ -101,10 +102,7 @@ def _kind(conf: Configuration, group: Alike, members: tuple[str, ...],
 
 def sockets_of(conf: Configuration, line: NodeLine) -> Mode:
     """What slurmd is told to take for a socket on this node."""
-    words = {word.strip().casefold() for word in (line.get("parameters") or "").split(",")}
-    words |= {word.strip().casefold() for word in conf.setting("slurmdparameters").split(",")}
-    # Both together: slurmd takes the L3 caches.
-    return Mode.L3 if Mode.L3.value in words else Mode.NUMA if Mode.NUMA.value in words else Mode.PACKAGE
+    return mode_of(Situation(conf), line) or Mode.PACKAGE
 
 
 def _mig_files(group: Alike) -> list[str]:
@@ -124,23 +122,9 @@ def _of_line(group: Alike, mode: Mode) -> Hardware | str:
     return Hardware(text, devices=hardware.devices(path for line in group.lines for path in line.files))
 
 
-def run_of(kind: Kind) -> NodeRun:
+def run_of(kind: Kind, conf: Configuration) -> NodeRun:
     """With the address that the files give it, where they do."""
-    line = kind.line
-    given = _paired(line.hosts, line.get("nodeaddr") or "", kind.name)
+    given = dict(Hosts(Situation(conf)).paired(kind.line, "nodeaddr")).get(kind.name, "")
     if _ADDRESS.match(given):
         return NodeRun(kind.name, kind.hardware, address=given)
     return NodeRun(kind.name, kind.hardware, alias=given if given != kind.name else "")
-
-
-def _paired(hosts: tuple[str, ...], text: str, name: str) -> str:
-    """The item of the host list `text` that stands where `name` stands among `hosts`."""
-    if not text:
-        return ""
-    if len(hosts) == 1:
-        return text if "[" not in text else ""
-    try:
-        names = expand(text)
-    except UsageError:
-        return ""
-    return names[hosts.index(name)] if len(names) == len(hosts) and name in hosts else ""

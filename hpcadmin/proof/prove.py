@@ -59,7 +59,7 @@ def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, 
     """
     slurm = find(slurm_root)
     found, left = kinds(conf, inventory)
-    runs = tuple(replace(run_of(kind), jobs=jobs(kind)) for kind in found)
+    runs = tuple(replace(run_of(kind, conf), jobs=jobs(kind)) for kind in found)
     machine = copy.Machine(slurm, _users(slurm), _memory_mib(), with_cgroups and _may_have_cgroups(), _exists(slurm))
     made = copy.copy(conf, folder, machine, [kind.line for kind in found])
     answer = ask(slurm, _cluster(conf, folder, made, runs, keep=machine.cgroups))
