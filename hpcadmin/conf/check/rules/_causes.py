@@ -20,6 +20,7 @@ from hpcadmin.conf.check.rules._hosts import (
     without_file,
 )
 from hpcadmin.conf.check.rules._reasons import About, Told, explained
+from hpcadmin.conf.check.rules._running import equal
 from hpcadmin.conf.existing.parts import GresLine, NodeLine, Place
 from hpcadmin.conf.gpus import bus_order
 from hpcadmin.conf.live import indexed, reason_of
@@ -201,7 +202,8 @@ class Causes:
             value = self.situation.conf.settings.get(key)
             running = indexed(self.situation.running, key)
             if value is not None:
-                parts.append(f"{value.key}={value.text}")
+                other = f" (slurmctld has {running})" if running and not equal(value.text, running) else ""
+                parts.append(f"{value.key}={value.text}{other}")
                 place = place or value.place
             elif running and running != "(null)":
                 parts.append(f"{key} is {running}")

@@ -139,8 +139,8 @@ def device_files(situation: Situation) -> Iterator[Finding]:
         for (file, place), names in found.items():
             which = without_file(file, dict(members)[names[0]])
             yield Finding(Severity.FATAL, f"{file} is missing on {slurm_list(sorted(names, key=natural))}" + (
-                f", where it is {which}" if which else ""), "slurmd waits 20 s for it and ends: the driver lost the GPU, "
-                "or made no device file (nvidia-modprobe, udev)", (), place, tuple(sorted(names, key=natural)))
+                f", where it is {which}" if which else ""), "slurmd waits 20 s for it and ends: the driver lost the "
+                "GPU, or made no device file (nvidia-modprobe, udev)", (), place, tuple(sorted(names, key=natural)))
 
 
 def gpus_type(situation: Situation) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ def settings(situation: Situation) -> Iterator[Finding]:
         return
     for key, value in situation.conf.settings.items():
         running = indexed(situation.running, key)
-        if key in _SKIPPED or key.endswith("debug") or running is None or _equal(value.text, running):
+        if key in _SKIPPED or key.endswith("debug") or running is None or equal(value.text, running):
             continue
         version = situation.versions[0] if situation.versions else None
         yield Finding(Severity.DRIFT, f"{value.key}={printable(value.text, limit=200)} is written, slurmctld has "
@@ -48,7 +48,7 @@ def settings(situation: Situation) -> Iterator[Finding]:
                       f"{applies('slurm.conf', value.key, version).value}", (), value.place)
 
 
-def _equal(written: str, running: str) -> bool:
+def equal(written: str, running: str) -> bool:
     one, other = _normal(written), _normal(running)
     if one == other:
         return True

@@ -134,8 +134,8 @@ def _too_little(situation: Situation, line: NodeLine, wanted: int, have: dict[st
     close = have[least] - wanted
     place = line.values["realmemory"].place
     if close < CLOSE_MIB and not overridden(situation) and _percent(situation) >= 100:
-        yield Finding(Severity.NOTE, f"RealMemory={wanted} is {close} MiB below what the nodes have ({have[least]} at least)",
-                      "a BIOS or kernel update that takes a little memory drains it (Low RealMemory)",
+        yield Finding(Severity.NOTE, f"RealMemory={wanted} is {close} MiB below what the nodes have ({have[least]} at "
+                      "least)", "a BIOS or kernel update that takes a little memory drains it (Low RealMemory)",
                       _memory_lines(situation, line, have, nodes), place, tuple(have))
     wasted = [name for name, own in have.items()
               if own - wanted > margin_mib(own, situation.site)[0] + own * WASTED]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcadmin.conf.check.finding import Finding, LiveNode, Rule, Severity, Situation
 from hpcadmin.conf.check.rules._causes import Causes
-from hpcadmin.conf.check.rules._reasons import Told, explained
+from hpcadmin.conf.check.rules._reasons import About, Told, explained
 from hpcadmin.conf.check.rules._running import RUNNING
 from hpcadmin.conf.existing.parts import Place
 from hpcadmin.conf.live import Reason, reason_of, states
@@ -19,6 +19,7 @@ _FLAGS = {"INVALID_REG": "INVAL", "DRAIN": "DRAIN", "FAIL": "FAIL", "NOT_RESPOND
           "BLOCKED": "BLOCKED"}
 _MEANT = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "REBOOT_REQUESTED", "REBOOT_ISSUED",
                     "MAINTENANCE"})
+_REGISTRATION = (About.GRES, About.MEMORY, About.CPUS, About.CORES)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ def _case(node: LiveNode, causes: Causes) -> Case | None:
         says.append(_by_somebody(node))
     elif not found:
         says.append(_without_reason(words))
+    if reason and "INVALID_REG" in flags and not any(item.about in _REGISTRATION for item in found):
+        says.append("it is INVAL besides: what it registered with is less than slurm.conf says, and its Reason was "
+                    "written over; slurmctld's log has it")
     says += causes.times(node) if not all(item.planned for item in found) or not found else []
     state = " and ".join(words) or node.values.get("state", "")
     return Case(_severity(base, flags, found, node, meant=meant), state, reason, tuple(dict.fromkeys(says)),
