@@ -51,6 +51,7 @@ def told(found: Diff) -> list[tuple[str, str, str, str]]:
     ("NodeName=n1 NodeAddr=n1", "NodeName=n1"),
     ("NodeName=n[1-2] NodeAddr=a[1-2]", "NodeName=n1 NodeAddr=a1\nNodeName=n2 NodeAddr=a2"),
     ("NodeName=n1 Gres=gpu:a:4", "NodeName=n1 Gres=gpu:a:4 Weight=1"),
+    ("AuthType=auth/munge\nPartitionName=p State=UP MaxTime=INFINITE", "SlurmdTimeout=300\nPartitionName=p Hidden=NO"),
     ("NodeName=n[1-2] CPUs=1\nPartitionName=p Nodes=ALL Default=yes", "NodeName=n[1-2]\nPartitionName=p Nodes=n1,n2 "
      "Default=YES"),
     ("NodeSet=s Nodes=n[1-2]\nPartitionName=p Nodes=s Shared=NO\nNodeSet=t Nodes=n1",
@@ -68,6 +69,7 @@ def test_what_means_the_same(old: str, new: str) -> None:
     ("SlurmctldHost=a\nSlurmctldHost=b", "SlurmctldHost=a", ("CHANGE", "SlurmctldHost", "a, b", "a")),
     ("SelectType=select/linear", "SelectType=select/cons_tres", ("JOBS", "SelectType", "select/linear",
                                                                   "select/cons_tres")),
+    ("StateSaveLocation=/a", "StateSaveLocation=/b", ("JOBS", "StateSaveLocation", "/a", "/b")),
     ("PartitionName=p Nodes=ALL", "", ("JOBS", "partition p", "no nodes", "")),
     ("", "PartitionName=p", ("CHANGE", "partition p", "", "no nodes")),
     ("PartitionName=p MaxTime=5", "PartitionName=p", ("DROPPED", "partition p MaxTime", "5", "")),

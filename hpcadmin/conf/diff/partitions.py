@@ -53,6 +53,8 @@ def _partition(old: PartitionLine, new: PartitionLine, sides: Sides) -> Iterator
         value = after or before
         if key == "nodes" or value is None or (before and after and values.same(key, before.text, after.text)):
             continue
+        if not (before and after) and values.unset(values.PARTITION, key, value.text):
+            continue
         fatal = sides.fatal("PartitionName", before)
         weight = Weight.FATAL if fatal else Weight.DROPPED if after is None else Weight.CHANGE
         means = fatal or (sides.goes(f"[partitions.{new.name}]") if after is None else "")

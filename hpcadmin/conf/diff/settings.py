@@ -15,6 +15,12 @@ from hpcadmin.conf.keys import Apply, Form
 # Where site.toml takes a setting of the site's own.
 TABLES = {"slurm.conf": "[slurm.options]", "cgroup.conf": "[slurm.cgroup]", "slurmdbd.conf": "[accounting.options]",
           "acct_gather.conf": "[accounting.gather]"}
+# Where another value costs jobs whatever is restarted.
+_COSTS = {
+    "statesavelocation": "slurmctld starts with an empty queue unless what is in the old folder is moved there first",
+    "slurmdspooldir": "slurmd does not find the jobs that run: let them end first",
+    "clustername": "slurmctld does not start with another name than its StateSaveLocation has (file clustername)",
+}
 # Lines of slurm.conf that are compared for what they say.
 COMPARED = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 SECRET = frozenset({"storagepass", "accountingstoragepass", "jobcomppass"})
@@ -40,6 +46,8 @@ def _file(file: str, old: Mapping[str, Value], new: Mapping[str, Value], sides: 
         if before and after and values.same(key, before.text, after.text, boolean=_is_boolean(file, key)):
             continue
         value = after or before
+        if file == "slurm.conf" and value and not (before and after) and values.unset(values.SETTINGS, key, value.text):
+            continue
         if value is not None:
             yield _difference(file, value.key, before, after, sides)
 
@@ -85,8 +93,9 @@ def _difference(file: str, name: str, before: Value | None, after: Value | None,
         means = sides.stays(file) if weight is Weight.LEFT else sides.goes(TABLES.get(file, ""))
         return Difference(weight, file, name, was, will, means=means, place=place,
                           apply=apply if weight is Weight.DROPPED else Apply.NOTHING)
-    weight = Weight.JOBS if apply is Apply.JOBS_LOST and before is not None else Weight.CHANGE
-    return Difference(weight, file, name, was, will, why=sides.why(after), place=place, apply=apply)
+    costs = _COSTS.get(name.casefold(), "") if file == "slurm.conf" and before is not None else ""
+    weight = Weight.JOBS if costs or (apply is Apply.JOBS_LOST and before is not None) else Weight.CHANGE
+    return Difference(weight, file, name, was, will, why=sides.why(after), means=costs, place=place, apply=apply)
 
 
 def _several(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
