@@ -109,7 +109,8 @@ CASES = (
     Case(29, "drift.cpus", DRIFT, "ThreadsPerCore", node(counts="CPUs=4 Sockets=1 CoresPerSocket=4"),
          machines=one(machine(models.cpu(1, 4)))),
     Case(30, "nodes.cpus_product", WRONG, "CPUs=208", node(counts="CPUs=208 Boards=1 Sockets=2 ThreadsPerCore=2")),
-    Case(31, "drift.cpus", INVALID, "CoresPerSocket=18", node(counts="CPUs=288 Sockets=2 CoresPerSocket=72 ThreadsPerCore=2"),
+    Case(31, "drift.cpus", INVALID, "CoresPerSocket=18", node(
+        counts="CPUs=288 Sockets=2 CoresPerSocket=72 ThreadsPerCore=2"),
          machines=one(machine(models.cpu(2, 18)))),
     Case(32, "nodes.threads_off", WRONG, "ThreadsPerCore=1", node(
         counts="CPUs=44 Sockets=2 CoresPerSocket=22 ThreadsPerCore=1"), machines=one(machine(models.cpu(2, 22)))),

@@ -67,8 +67,8 @@ def _without_general(findings: Sequence[Finding]) -> Iterator[Finding]:
     spoken_of = {(f.place, _about(f)): f.severity for f in reversed(findings)
                  if f.place is not None and not f.rule.startswith(_GENERAL)}
     for finding in findings:
-        other = spoken_of.get((finding.place, _about(finding)))
-        general = finding.rule.startswith(_GENERAL) and other is not None
+        other = spoken_of.get((finding.place, _about(finding))) if finding.place is not None else None
+        general = finding.rule.startswith(_GENERAL)
         if not (general and other is not None and _ORDER[other] <= _ORDER[finding.severity]):
             yield finding
 

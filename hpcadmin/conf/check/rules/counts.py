@@ -25,16 +25,19 @@ def grammar(situation: Situation) -> Iterator[Finding]:
                 yield Finding(Severity.WRONG, f"Gres={value.text[:80]}: {item.bad}",
                               "Bad GRES configuration: slurmctld ignores it and what follows", (), value.place,
                               group.hosts)
+            elif len(item.types) > 1:
+                words = [kind for kind in item.types if not kind.isdigit()]
+                number = next((kind for kind in item.types if kind.isdigit()), str(item.count))
+                yield Finding(Severity.WRONG, f"Gres={value.text[:80]}: {item.name} has several types at once, "
+                              f"{', '.join(item.types)[:60]}", "Slurm counts the number for each of them: it is "
+                              "name:type:number", (node_line(group.node, {"Gres": f"{item.name}:{words[0]}:{number}"}),)
+                              if len(words) == 1 else (), value.place, group.hosts)
             elif item.type.isdigit():
+                right = f"{item.name}:<type>:{item.type if item.count == 1 else item.count}"
                 yield Finding(Severity.WRONG, f"Gres={value.text[:80]}: {item.count} of type \"{item.type}\": a "
                               "number stands where the type belongs", f"--gres={item.name}:{item.type} is read as a "
-                              "count, and no line of gres.conf has that type",
-                              (node_line(group.node, {"Gres": f"{item.name}:<type>:{item.type}"}),), value.place,
+                              "count, not as a type", (node_line(group.node, {"Gres": right}),), value.place,
                               group.hosts)
-            elif len(item.types) > 1:
-                yield Finding(Severity.WRONG, f"Gres={value.text[:80]}: {item.name} has several types at once, "
-                              f"{', '.join(item.types)[:60]}", "Slurm counts the number for each of them", (),
-                              value.place, group.hosts)
         for name in dict.fromkeys(item.name for item in group.wanted):
             typed = {bool(item.type) for item in group.wants(name)}
             if len(typed) > 1:

@@ -153,10 +153,10 @@ def accounted(situation: Situation) -> Iterator[Finding]:
     lost = [kind for kind in types if f"gres/gpu:{kind.casefold()}" not in known]
     stored = situation.conf.setting("AccountingStorageType").casefold() not in ("", "accounting_storage/none")
     if "gres/gpu" not in known:
-        yield Finding(Severity.WRONG if stored else Severity.NOTE, f"AccountingStorageTRES={situation.conf.setting('AccountingStorageTRES') or ''}"
-                      " does not name gres/gpu", "CfgTRES and AllocTRES have no GPUs: nothing is accounted or limited, "
-                      "and tools think that all are free", (f"AccountingStorageTRES={wanted}",),
-                      place(situation, "accountingstoragetres"))
+        yield Finding(Severity.WRONG if stored else Severity.NOTE,
+                      f"AccountingStorageTRES={situation.conf.setting('AccountingStorageTRES')} does not name gres/gpu",
+                      "CfgTRES and AllocTRES have no GPUs: nothing is accounted or limited, and tools think that all "
+                      "are free", (f"AccountingStorageTRES={wanted}",), place(situation, "accountingstoragetres"))
     elif lost:
         yield Finding(Severity.NOTE, f"AccountingStorageTRES does not name {', '.join(f'gres/gpu:{k}' for k in lost)}",
                       "GPUs are accounted together, not by type", (f"AccountingStorageTRES={wanted}",),
