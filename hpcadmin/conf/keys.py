@@ -127,19 +127,22 @@ def plugins(key: str, version: Version | None) -> tuple[str, ...]:
     if found is None:
         return ()
     return tuple(word.name for word in found.words
-                 if version is None or _word_effect(found, word, version) in (None, Effect.DEPRECATED))
+                 if version is None or found.effect_of(word, version) in (None, Effect.DEPRECATED))
 
 
 def effects(file: str, key: str, value: str, version: Version | None) -> list[tuple[Rule, Version, Effect]]:
     """Everything that is wrong with `key=value` in `version` (None: in any from 22.05 to 26.05, the oldest of them).
 
-    file: the kind of statement, see `statement`. A key that no version has is one FATAL rule with unknown=True and the
-    nearest key as `instead`. value: "" looks at the key alone.
+    file: the kind of statement, see `statement`. A key that no version has is one rule with unknown=True and the
+    nearest key as `instead`: FATAL, but IGNORED in YAML, where Slurm passes over it in silence. value: "" looks at the
+    key alone.
     """
     versions = (version,) if version else VERSIONS
     found = lookup(file, key)
     if found is None:
-        return [(Rule(file, key, instead=nearest(file, key), unknown=True), versions[0], Effect.FATAL)]
+        lacking = Effect.IGNORED if file.endswith(".yaml") else Effect.FATAL
+        rule = Rule(file, key, effect=lacking, instead=nearest(file, key), unknown=True)
+        return [(rule, versions[0], lacking)]
     wrong = []
     for one in versions:
         effect = found.effect_in(one)
@@ -172,24 +175,21 @@ def _word_rule(words: Words, key: str, part: str, versions: tuple[Version, ...]
     word = words.find(part)
     if word is None:
         near = _near(part, tuple(w.name for w in words.words))
-        if words.unknown is None or (words.unknown is Effect.IGNORED and not near):
+        lacking = words.lacking(versions[0])
+        if lacking is None or (lacking is Effect.IGNORED and not near):
             return None
-        return Rule(words.file, key, part, effect=words.unknown, instead=near, unknown=True), versions[0], words.unknown
+        return Rule(words.file, key, part, effect=lacking, instead=near, unknown=True), versions[0], lacking
     for one in versions:
-        effect = _word_effect(words, word, one)
+        effect = words.effect_of(word, one)
         if effect is not None:
             instead = _replacement(word, one, lambda name, version: _has_word(words, name, version))
             return Rule(words.file, key, part, word.since, word.until, effect, instead, note=word.note), one, effect
     return None
 
 
-def _word_effect(words: Words, word: Life, version: Version) -> Effect | None:
-    return (words.unknown or Effect.FATAL) if version < word.since else word.change_in(version)
-
-
 def _has_word(words: Words, name: str, version: Version) -> bool:
     word = words.find(name)
-    return word is not None and _word_effect(words, word, version) is None
+    return word is not None and words.effect_of(word, version) is None
 
 
 def _key_has(file: str) -> Callable[[str, Version], bool]:

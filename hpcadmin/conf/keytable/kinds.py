@@ -110,8 +110,9 @@ class Key(Life):
 
     file: the kind of statement as `keys.statement` names it. apply: what a change of it takes before 23.11; applied:
     what it takes since later versions: ((23, 11), Apply.X) is X from 23.11 on. alias: the key that it is another name
-    of. needs: plug-ins of which one must be in use, else no daemon knows the key. several: first version in which the
-    lines of a key that stands more than once add up; None where the last one counts.
+    of. early: what a version does with it that does not have it yet. needs: plug-ins of which one must be in use, else
+    no daemon knows the key. several: first version in which the lines of a key that stands more than once add up; None
+    where the last one counts.
     """
 
     file: str = ""
@@ -119,12 +120,13 @@ class Key(Life):
     apply: Apply = Apply.RECONFIGURE
     applied: tuple[tuple[Version, Apply], ...] = ()
     alias: str = ""
+    early: Effect = Effect.FATAL
     needs: tuple[str, ...] = ()
     several: Version | None = None
 
     def effect_in(self, version: Version) -> Effect | None:
         """None where the version has it and has nothing to say about it."""
-        return Effect.FATAL if version < self.since else self.change_in(version)
+        return self.early if version < self.since else self.change_in(version)
 
     def apply_in(self, version: Version) -> Apply:
         found = self.apply
@@ -139,7 +141,8 @@ class Words:
     """The words that the value of a key is made of.
 
     unknown: what a daemon does with a word that its version does not have; None where it may be anybody's own, such as
-    the name of a plug-in that the site has built. prefix: what plug-in names may be written with or without.
+    the name of a plug-in that the site has built. later: what it does since later versions. prefix: what plug-in names
+    may be written with or without.
     by_part: Slurm looks for the word anywhere in the value, so a longer word that has it inside counts as it.
     """
 
@@ -149,6 +152,19 @@ class Words:
     unknown: Effect | None = Effect.FATAL
     prefix: str = ""
     by_part: bool = False
+    later: tuple[tuple[Version, Effect], ...] = ()
+
+    def lacking(self, version: Version) -> Effect | None:
+        """What the version does with a word that it does not have."""
+        found = self.unknown
+        for start, effect in self.later:
+            if version >= start:
+                found = effect
+        return found
+
+    def effect_of(self, word: Life, version: Version) -> Effect | None:
+        """None where the version has the word and has nothing to say about it."""
+        return (self.lacking(version) or Effect.FATAL) if version < word.since else word.change_in(version)
 
     def find(self, text: str) -> Life | None:
         """The word that `text` is: "autobind=cores" is the word "autobind="."""

@@ -52,7 +52,8 @@ _NAMESPACE = table(
     {Form.TEXT: """defaults+25.11 node_confs+25.11 nodes+25.11 options+25.11 auto_base_path+25.11 base_path+25.11
                    clone_ns_script+25.11 clone_ns_script_wait+25.11 clone_ns_epilog+25.11 clone_ns_epilog_wait+25.11
                    clone_ns_flags+25.11 dirs+25.11 disable_bpf_token+25.11 init_script+25.11 shared+25.11
-                   user_ns_script+25.11 dir_confs+26.05 path+26.05 tmpfs+26.05"""},
+                   user_ns_script+25.11"""},
+    *(Key(name, (26, 5), early=Effect.IGNORED) for name in ("dir_confs", "path", "tmpfs")),
     needs=("namespace/linux",), apply=Apply.RESTART_SLURMD,
 )
 _MPI = table(

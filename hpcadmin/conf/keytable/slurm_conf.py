@@ -134,8 +134,9 @@ _STORIES = (
     Key("BurstBufferParameters", changes=_always(Effect.IGNORED), instead="burst_buffer.conf"),
     Key("LaunchType", changes=(((23, 2), Effect.IGNORED),)),
     # What else must be known before a change.
-    Key("ClusterName", note="slurmctld refuses another name until StateSaveLocation/clustername is removed; "
-                            "slurmdbd keeps jobs and associations by cluster name"),
+    Key("ClusterName", note="slurmctld refuses another name until StateSaveLocation/clustername is removed, and from "
+                            "23.11 on a reconfiguration with it ends slurmctld; slurmdbd keeps jobs and associations "
+                            "by the cluster's name"),
     Key("StateSaveLocation", note="all jobs are lost unless the folder is moved while slurmctld is stopped"),
     Key("SlurmdSpoolDir", note="slurmd loses the steps that run: drain the nodes first"),
     *(Key(name, changes=_always(Effect.FATAL), instead=_INSTEAD_OF_OLD.get(name, "")) for name in _BEFORE.split()),

@@ -85,7 +85,7 @@ _TRES_WORDS = """CR_Core CR_Core_Memory CR_CPU CR_CPU_Memory CR_LLN CR_Memory CR
 # A word outside the list keeps the daemon from starting, or is told in an error line.
 _CLOSED = (
     _words(CONF, "PrologFlags", "Alloc Contain DeferBatch NoHold Serial X11 ForceRequeueOnFail+23.02 RunInJob+24.05"),
-    _words(CONF, "ReconfigFlags", "KeepPartInfo KeepPartState KeepPowerSaveSettings+23.02"),
+    _words(CONF, "ReconfigFlags", "KeepPartInfo KeepPartState KeepPowerSaveSettings+23.02", unknown=Effect.ERROR),
     _words(CONF, "HealthCheckNodeState", """ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE+23.02 START_ONLY+25.11
            REBOOT_ONLY+26.05""", unknown=Effect.ERROR),
     _words(CONF, "AccountingStorageEnforce", "1 2 all associations limits nojobs nosteps qos safe wckeys"),
@@ -103,7 +103,8 @@ _CLOSED = (
            ConMgr+24.11 AuditTLS+25.05 Metrics+25.11 Namespace+25.11 thread+26.05 threads+26.05""",
            Life("Task", changes=_ERROR_ALWAYS, instead="CPU_Bind")),
     _words(CONF, "PreemptMode", "CANCEL CLUSTER GANG OFF ON REQUEUE SUSPEND WITHIN PRIORITY+25.05"),
-    _words("PartitionName", "PreemptMode", "CANCEL CLUSTER GANG OFF ON REQUEUE SUSPEND WITHIN PRIORITY+25.05"),
+    replace(_words("PartitionName", "PreemptMode", "CANCEL CLUSTER GANG OFF ON REQUEUE SUSPEND WITHIN PRIORITY+25.05"),
+            later=(((24, 11), Effect.ERROR),)),
     _words(CONF, "TaskPluginParam", """none sockets cores threads verbose autobind= SlurmdOffSpec OOMKillStep+24.11
            SlurmdSpecOverride+25.05"""),
     _words(CONF, "PriorityUsageResetPeriod", "none now daily weekly monthly quarterly yearly"),
