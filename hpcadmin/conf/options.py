@@ -19,6 +19,11 @@ _ELSEWHERE = {
     "backupcontroller": "[cluster] controllers", "backupaddr": "[cluster] controllers", "frontendname": "",
     "poweraction": "",
 }
+# Keys that later became a word of another one, which says the same.
+_WORD_OF = {"keepalivetime": ("CommunicationParameters", "keepalivetime={}"), "exclusiveuser": ("Exclusive", "USER"),
+            "exclusivetopo": ("Exclusive", "TOPO")}
+# Keys of which an old word is no other name for the new one, but another choice.
+_CHOICES = ("cgroupplugin",)
 
 
 @dataclass(frozen=True)
@@ -117,22 +122,34 @@ def for_version(options: Options, file: str, version: Version | None) -> list[st
             notes += [f"[{options.table}] {text}" for text in told]
             if changed != own:
                 del options.own[key]
-            if changed is not None and changed.key.casefold() in options.own and changed != own:
-                notes.append(f"[{options.table}] {own.key} is left out, since {changed.key} is there")
-            elif changed is not None:
+            there = options.own.get(changed.key.casefold()) if changed is not None else None
+            if changed is None or changed == own:
+                continue
+            if there is None:
                 options.own[changed.key.casefold()] = changed
+            elif own.key.casefold() in _WORD_OF and changed.key != "Exclusive":
+                options.own[changed.key.casefold()] = replace(there, value=f"{there.value},{changed.value}",
+                                                              why=changed.why)
+            else:
+                notes.append(f"[{options.table}] {own.key} is left out, since {changed.key} is there")
     return notes
 
 
 def _for_version(own: Own, file: str, version: Version) -> tuple[Own | None, list[str]]:
     """The key as it will be written (None: not at all), and what is to be said about that."""
-    now, notes = own, []
+    now = own
+    notes: list[str] = []
     for rule, where, effect in effects(file, own.key, own.value, version):
         if effect is Effect.FATAL or rule.unknown:
             continue
         what = rule.value or own.key
         said = f"{own.key}={own.value} in Slurm {show(where)}: {what}: {effect.value}"
         why = f"{rule.instead} is {what} of Slurm {show(where)}"
+        if not rule.value and own.key.casefold() in _WORD_OF:
+            now = _word_of(own, where)
+            return now, [*notes, f"{said}; written as {now.key}={now.value}"]
+        if own.key.casefold() in _CHOICES and effect is Effect.DEPRECATED:
+            continue
         if not rule.value and rule.instead and not wrong_key(rule.instead):
             now = replace(now, key=rule.instead, value=_of_family(now.value, own.key, rule.instead),
                           why=f"Slurm {show(where)} calls {own.key} {rule.instead}")
@@ -149,6 +166,13 @@ def _for_version(own: Own, file: str, version: Version) -> tuple[Own | None, lis
             notes.append(f"{said}; left out{f', {rule.instead} instead' if rule.instead else ''}")
             return None, notes
     return now, notes
+
+
+def _word_of(own: Own, where: Version) -> Own:
+    key, word = _WORD_OF[own.key.casefold()]
+    if key == "Exclusive" and own.value.casefold() not in ("yes", "true", "1"):
+        word = "NO"
+    return Own(key, word.format(own.value), own.path, f"{own.key} is a word of {key} in Slurm {show(where)}")
 
 
 def _words(value: str, old: str, new: str) -> str:
@@ -186,7 +210,7 @@ def refused(file: str, lines: Sequence[Line], version: Version | None) -> tuple[
             seen.add((kind, e.key, e.value))
             for rule, where, effect in effects(kind, e.key, e.value, version):
                 text, hint = _said(file, e, rule, where, effect)
-                if effect is Effect.FATAL or (rule.unknown and effect is Effect.ERROR):
+                if effect is Effect.FATAL or (effect is Effect.ERROR and (rule.unknown or version is not None)):
                     name_it = "" if version or rule.unknown else "--slurm-version names yours"
                     problems.append(Problem(Kind.SITE if e.site_key else Kind.FAULT, text, key=e.site_key,
                                             hint="; ".join(part for part in (hint, name_it) if part)))
