@@ -108,11 +108,10 @@ def boundary_of_hardware(situation: Situation) -> Iterator[Finding]:
         half = partly(ids, found.cores_per_socket)
         if other and shape.total == found.cores and half is not None and partly(ids, shape.cores) is None:
             span = f"{half * found.cores_per_socket}-{(half + 1) * found.cores_per_socket - 1}"
-            yield Finding(
-                Severity.INVALID, f"Cores={value.text[:80]} is a socket of {shape.cores} cores as in the node line, and "
-                f"the node has sockets of {found.cores_per_socket}", f"slurmd takes the hardware's: doesn't match socket "
-                f"boundaries (Socket {half} is cores {span}), the node is INVAL", (), value.place, group.hosts,
-                versions or ())
+            what = f"Cores={value.text[:80]} is a socket of {shape.cores} cores as in the node line"
+            yield Finding(Severity.INVALID, f"{what}, and the node has sockets of {found.cores_per_socket}",
+                          "slurmd takes the hardware's: doesn't match socket boundaries "
+                          f"(Socket {half} is cores {span}), the node is INVAL", (), value.place, group.hosts, versions or ())
 
 
 def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> tuple[tuple[str, ...], str]:
