@@ -111,7 +111,8 @@ def boundary_of_hardware(situation: Situation) -> Iterator[Finding]:
             what = f"Cores={value.text[:80]} is a socket of {shape.cores} cores as in the node line"
             yield Finding(Severity.INVALID, f"{what}, and the node has sockets of {found.cores_per_socket}",
                           "slurmd takes the hardware's: doesn't match socket boundaries "
-                          f"(Socket {half} is cores {span}), the node is INVAL", (), value.place, group.hosts, versions or ())
+                          f"(Socket {half} is cores {span}), the node is INVAL", (), value.place, group.hosts,
+                          versions or ())
 
 
 def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> tuple[tuple[str, ...], str]:
