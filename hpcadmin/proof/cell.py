@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hpcadmin.conf.keys import NODE_PARAMETERS
 from hpcadmin.lab import cgroups
 from hpcadmin.lab.enter import tool
 from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, NodeRun, Slurm
@@ -64,18 +65,19 @@ def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, 
         "root": slurm.root, "sbin": slurm.sbin, "conf": f"{CONF}/slurm.conf", "hostname": cluster.controller,
         "addresses": [f"{address}/32" if ":" not in address else f"{address}/128" for address in own],
         "folders": list(paths.items()), "files": texts, "cgroups": list(folders), "munge_socket": cluster.munge_socket,
-        "tmp": cluster.tmp, "nodes": [_node_spec(node, cluster) for node in cluster.nodes],
+        "tmp": cluster.tmp, "nodes": [_node_spec(node, cluster, slurm) for node in cluster.nodes],
     }
 
 
-def _node_spec(node: NodeRun, cluster: Cluster) -> dict[str, Any]:
+def _node_spec(node: NodeRun, cluster: Cluster, slurm: Slurm) -> dict[str, Any]:
     hardware = node.hardware
+    parameters = hardware.parameters if slurm.version >= NODE_PARAMETERS else ""
     return {
         "name": node.name, "seconds": node.seconds, "jobs": list(node.jobs), "wait_for_files": node.wait_for_files,
         "synthetic": hardware.synthetic, "xml": hardware.xml, "tmp_mib": hardware.tmp_mib,
         "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres,
         "fresh": list(cluster.fresh),
-        "measure": [f"--parameters={hardware.parameters}"] if hardware.parameters else [],
+        "measure": [f"--parameters={parameters}"] if parameters else [],
     }
 
 

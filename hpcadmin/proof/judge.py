@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from hpcadmin.conf.check.finding import Finding, Severity
 from hpcadmin.conf.existing.parts import Configuration, Place
-from hpcadmin.conf.sockets import Layout, layout, near_cores
 from hpcadmin.facts._slurm_messages import told
-from hpcadmin.proof.kinds import Kind, sockets_of
+from hpcadmin.proof.agree import agreement
+from hpcadmin.proof.kinds import Kind
 from hpcadmin.proof.logs import complaints, ended_by, node_of, plain
 from hpcadmin.proof.parts import Answer, NodeAnswer
-from hpcadmin.text import fold_ids
 
 RULE = "proof"
 _AT = re.compile(r"file \S*?/?([\w.-]{1,60}) line (\d{1,7})")
@@ -23,7 +22,6 @@ _LINKS = re.compile(r"Links(?: value)?[ =(]*([-\d,]{1,400})")
 _FILE = re.compile(r"(/dev/[\w./-]{1,100})")
 _NAME = re.compile(r"(?:NodeNames?[= ]|node )([\w.-]{1,100})")
 _KEYWORD = re.compile(r'option "?(\w{1,60})"?|\b([A-Z]\w{3,40})=')
-_SOCKETS = re.compile(r"\(S:([\d,-]{1,200})\)")
 _WAITING = "aiting for gres.conf file"
 
 
@@ -129,86 +127,3 @@ def where(line: str, conf: Configuration, kind: Kind | None) -> Place | None:
 
 
 _ALIAS = {"cores": "cpus", "links": "link"}
-
-
-# --- agreement with the hardware -----------------------------------------------------------------------------------
-
-
-def agreement(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
-    """What Slurm takes in silence and is not so: sockets, cores, threads, the sockets near the GPUs, memory."""
-    yield from _shape(kind, answer)
-    yield from _memory(kind)
-    if answer.state.startswith("IDLE"):
-        yield from _affinity(kind, answer, conf)
-
-
-def actual(answer: NodeAnswer) -> tuple[int, int, int] | None:
-    """(sockets, cores of each, threads of each) that slurmd found, with its parameters."""
-    try:
-        boards = int(answer.slurmd["actual boards"])
-        return (boards * int(answer.slurmd["actual sockets"]), int(answer.slurmd["actual cores"]),
-                int(answer.slurmd["actual threads per core"]))
-    except (KeyError, ValueError):
-        return None
-
-
-def _shape(kind: Kind, answer: NodeAnswer) -> Iterator[Finding]:
-    shape, found = kind.group.shape, actual(answer)
-    if shape is None or found is None or "INVAL" in answer.state:
-        return
-    if shape.reset is not None:
-        yield Finding(Severity.WRONG, f"CPUs={kind.line.get('cpus')} fits neither sockets, cores nor threads",
-                      f"slurmctld takes CPUs={shape.reset}", place=kind.line.place)
-    if (shape.sockets, shape.cores, shape.threads) != found:
-        yield Finding(
-            Severity.WRONG, f"{shape.text}, and slurmd finds Sockets={found[0]} CoresPerSocket={found[1]} "
-            f"ThreadsPerCore={found[2]}", "Slurm takes it and counts cores that are not so",
-            (f"Sockets={found[0]} CoresPerSocket={found[1]} ThreadsPerCore={found[2]}",), kind.line.place)
-
-
-def _memory(kind: Kind) -> Iterator[Finding]:
-    memory = kind.line.number("realmemory")
-    node = kind.node
-    has = None if node is None else node.real_memory_mib or node.memory_mib
-    if memory is not None and has is not None and memory > has:
-        yield Finding(Severity.INVALID, f"RealMemory={memory}, and {kind.name} has {has} MiB",
-                      "Low RealMemory: the node is INVAL. Not asked of slurmd, which reports this machine's memory",
-                      place=kind.line.values["realmemory"].place)
-
-
-def _affinity(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
-    """The sockets in `Gres=…(S:…)`, which decide where jobs with GPUs run, against those near the node's GPUs."""
-    if kind.node is None or not kind.node.gpus:
-        return
-    shown = answer.node.get("Gres", "")
-    made = layout(kind.node.cpu, sockets_of(conf, kind.line))
-    if not isinstance(made, Layout) or not made.spans:
-        return
-    told_cores = [near_cores(kind.node.cpu, gpu).cores for gpu in kind.node.gpus]
-    if any(cores is None for cores in told_cores):
-        return
-    expected = {place for cores in told_cores if cores is not None and len(cores) < made.cores
-                for place, span in enumerate(made.spans) if span & cores}
-    has = _sockets(shown)
-    if expected and not has:
-        lines = [line for line in kind.group.of() if line.get("cores") or line.get("cpus")]
-        if lines:
-            yield Finding(Severity.WRONG, f"Gres={shown}: Slurm has dropped Cores=",
-                          f"the GPUs are near sockets {fold_ids(expected)}", place=lines[0].place)
-        else:
-            yield Finding(Severity.NOTE, f"Gres={shown} without (S:…)",
-                          f"Slurm does not know that the GPUs are near sockets {fold_ids(expected)}",
-                          place=kind.line.place)
-    elif expected and has != expected:
-        yield Finding(Severity.WRONG, f"Gres={shown}: sockets {fold_ids(has)}",
-                      f"the node's GPUs are near sockets {fold_ids(expected)}", place=kind.line.place)
-
-
-def _sockets(gres: str) -> set[int]:
-    found: set[int] = set()
-    for match in _SOCKETS.finditer(gres):
-        for part in match[1].split(","):
-            low, _, high = part.partition("-")
-            if low.isdigit() and (not high or high.isdigit()):
-                found.update(range(int(low), min(int(high or low), int(low) + 8192) + 1))
-    return found

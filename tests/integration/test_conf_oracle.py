@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import pytest
-from oracle_cases import CASES, CONTROLLER, NODE, V22, V24, V26, Case, Expected, conf
+from oracle_cases import CASES, CONTROLLER, NODE, V22, V24, V26, Case, Expected, conf, severity
+from oracle_machines import inventory
 from slurm_roots import NAMES, slurm
 
+from hpcadmin.conf.check.finding import Severity
+from hpcadmin.conf.existing.read import configure
 from hpcadmin.proof.cell import ask
 from hpcadmin.proof.logs import complaints
 from hpcadmin.proof.parts import Answer, Cluster, Device, Hardware, NodeRun, Slurm
+from hpcadmin.proof.prove import Proof, prove
 
 pytestmark = [
     pytest.mark.lab,
@@ -93,6 +97,31 @@ def test_what_slurm_makes_of_it(case: Case, suite: str) -> None:
     if wrong and recorded:
         pytest.xfail(f"Slurm {found.text} differs from the recorded {recorded}: {'; '.join(wrong)}")
     assert wrong == [], "\n".join([*wrong, *complaints(got.says), got.reason or ""])
+
+
+@lru_cache(maxsize=1)
+def proofs() -> dict[tuple[str, str], Proof]:
+    """Of all cases as `conf check --with-slurmd` asks."""
+    slurms = {suite: found for suite in SUITES if isinstance(found := slurm(suite), Slurm)}
+    todo = [(suite, case) for case in CASES for suite in slurms]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        found = pool.map(lambda item: prove(configure(conf(item[1])), "", inventory(item[1]),
+                                            slurm_root=slurms[item[0]].root, with_cgroups=False), todo)
+        return {(suite, case.name): proof for (suite, case), proof in zip(todo, found, strict=True)}
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=[s or "own" for s in SUITES])
+@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+def test_the_proof_finds_it(case: Case, suite: str) -> None:
+    """Also what Slurm takes in silence: sockets, threads and CPUs that are not so."""
+    found = at_hand(suite)
+    if found.version not in case.expected:
+        pytest.skip(f"Slurm {found.text} is not recorded")
+    proof = proofs()[suite, case.name]
+    assert proof.unproven == ()
+    told = [(f.severity.value, str(f.place), f.what) for f in proof.findings if f.severity is not Severity.NOTE]
+    assert (told[0][0] if told else "") == severity(case, found.version), told
+    assert [item for item in told if item[1] == "None"] == []
 
 
 def test_three_versions_are_recorded_for_every_case() -> None:
