@@ -13,7 +13,8 @@ import conf_models as models
 import pytest
 from conf_checks import CGROUP, HEAD, NEW, OLD, above, files, findings, known, machine, told, two_gpus, with_types
 
-from hpcadmin.cli._conf_check import Asked, checked, shown
+from hpcadmin.cli._conf_check import Asked, checked
+from hpcadmin.cli._conf_check_text import shown
 from hpcadmin.conf.check.finding import Severity
 from hpcadmin.model import Inventory, Node
 from hpcadmin.site import Site

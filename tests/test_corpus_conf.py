@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hpcadmin.cli._conf_check import Asked, Checked, checked, shown
+from hpcadmin.cli._conf_check import Asked, checked
+from hpcadmin.cli._conf_check_text import Checked, shown
 from hpcadmin.conf.check.finding import Severity
 from hpcadmin.site import Site
 

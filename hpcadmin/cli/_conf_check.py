@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, StoreError, UsageError
+from hpcadmin.cli._conf_check_text import Checked, as_plain, shown
+from hpcadmin.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from hpcadmin.conf.check.finding import Finding, Situation
@@ -35,21 +35,6 @@ class Asked:
     ignore: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was judged, and how. incomplete: what could not be read or was not there; notes: what was not compared."""
-
-    result: Result
-    incomplete: tuple[str, ...]
-    notes: tuple[str, ...]
-    versions: tuple[Version, ...]
-    files: tuple[str, ...]
-
-    @property
-    def status(self) -> int:
-        return EXIT_FAILED if self.result.failed else EXIT_INCOMPLETE if self.incomplete else EXIT_OK
-
-
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--slurm-version", metavar="VERSION", default="",
@@ -60,7 +45,7 @@ class Checked:
               help="What was discovered, to compare with (else the accepted inventory).")
 @click.option("--live", is_flag=True, help="Ask slurmctld as well: states and reasons of the nodes, settings in force.")
 @click.option("--with-slurmd", is_flag=True,
-              help="Put the files before real slurmctld and slurmd as well, in namespaces, without the hardware (root).")
+              help="Put the files before real slurmctld and slurmd too, in namespaces, without the hardware (root).")
 @click.option("--slurm-root", metavar="DIR", default="",
               help="With a system in DIR that has another Slurm, in the place of this machine's.")
 @click.option("--ignore", "ignore", metavar="RULE", multiple=True,
@@ -118,9 +103,11 @@ def checked(paths: Sequence[str], site: Site, asked: Asked, more: Callable[[Situ
             own = replace(situation, conf=conf, complete=bool(given.folder))
             results.append(judge(own, asked.ignore, more(own) if more else ()))
     for name in given.texts:
-        results.append(judge_text(name, situation if asked.inventory else replace(situation, inventory=None),
-                                  asked.ignore, given.incomplete))
-        files.append(name)
+        done = judge_text(name, situation if asked.inventory else replace(situation, inventory=None), asked.ignore,
+                          given.incomplete)
+        if done is not None:
+            results.append(done)
+            files.append(name)
     return Checked(_together(results), tuple(dict.fromkeys(given.incomplete)), notes, situation.asked, tuple(files))
 
 
@@ -198,7 +185,8 @@ def not_given(conf: Configuration, given: Given) -> list[str]:
             f"{'it' if len(lacking) == 1 else 'them'} is not judged"] if lacking else []
 
 
-def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplete: list[str]) -> Result:
+def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplete: list[str]) -> Result | None:
+    """None where it cannot be read or has nothing of Slurm's, which is in `incomplete` then."""
     from hpcadmin.conf.check import run
     from hpcadmin.conf.check.text import NOT_FOR_TEXTS, in_text, read_text
     shown_as = "stdin" if name == "-" else name
@@ -206,9 +194,10 @@ def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplet
         pasted = read_text(shown_as, _content(name))
     except StoreError as exc:
         incomplete.append(str(exc))
-        return run.Result(())
+        return None
     if not pasted.understood:
         incomplete.append(f"{shown_as}: nothing of Slurm's configuration or logs is in it")
+        return None
     incomplete += [f"{shown_as}: not in the text: {what}" for what in pasted.missing]
     found = [run.judge(replace(situation, conf=conf, fragment=True, complete=False), ignore, leave=NOT_FOR_TEXTS)
              for conf in pasted.confs]
@@ -281,90 +270,3 @@ def with_live(situation: Situation) -> tuple[Situation, str]:
     except SlurmError as exc:
         return situation, f"slurmctld: {exc}"
     return replace(situation, live=live.nodes, running={"slurm_version": live.version, **live.settings}), ""
-
-
-# --- how it is told ------------------------------------------------------------------------------------------------
-
-
-def shown(done: Checked) -> str:
-    from hpcadmin.text import plural, printable
-    lines = []
-    for finding in done.result.findings:
-        lines += _lines(finding)
-    for rule, number in done.result.ignored:
-        lines.append(printable(f"left out: {rule} ({plural(number, 'finding')})"))
-    for what in done.incomplete:
-        lines.append(printable(f"incomplete: {what}"))
-    for what in done.notes:
-        lines.append(printable(f"note: {what}"))
-    return "\n".join([*lines, printable(summary(done))]) + "\n"
-
-
-def _lines(finding: Finding) -> list[str]:
-    from hpcadmin.conf.names import slurm_list
-    from hpcadmin.text import printable
-    where = f"{finding.place}: " if finding.place else ""
-    lines = [printable(f"{where}{finding.severity.value}: {finding.what} [{finding.rule}]", limit=1000)]
-    if finding.means:
-        lines.append(printable(f"    {finding.means}", limit=1000))
-    about = []
-    if finding.nodes:
-        about.append(f"nodes {slurm_list(finding.nodes)}")
-    if finding.versions:
-        about.append(f"Slurm {_versions(finding.versions)}")
-    if finding.more:
-        about.append(f"also {_places(finding)}")
-    if about:
-        lines.append(printable(f"    {'; '.join(about)}", limit=1000))
-    for number, text in enumerate(finding.right[:20]):
-        lines.append(printable(f"    {'right:' if not number else '      '} {text}", limit=4000))
-    if len(finding.right) > 20:
-        lines.append(f"           and {len(finding.right) - 20} more lines (--json has them)")
-    return lines
-
-
-def _places(finding: Finding) -> str:
-    """lines 4-10 of the same file, gres.conf lines 3,5 of another."""
-    from hpcadmin.text import fold_ids
-    files: dict[str, list[int]] = {}
-    for place in finding.more:
-        files.setdefault(place.file, []).append(place.line)
-    own = finding.place.file if finding.place else ""
-    return ", ".join(f"{'' if file == own else file + ' '}line{'s' if len(lines) > 1 else ''} {fold_ids(lines)}"
-                     for file, lines in files.items())
-
-
-def _versions(versions: Sequence[Version]) -> str:
-    """24.11 to 26.05 for versions that follow on each other."""
-    from hpcadmin.conf.keys import VERSIONS, show
-    ordered = sorted(set(versions))
-    at = [VERSIONS.index(v) for v in ordered if v in VERSIONS]
-    if len(at) == len(ordered) > 2 and at == list(range(at[0], at[0] + len(at))):
-        return f"{show(ordered[0])} to {show(ordered[-1])}"
-    return ", ".join(show(v) for v in ordered)
-
-
-def summary(done: Checked) -> str:
-    from hpcadmin.conf.check.finding import Severity
-    from hpcadmin.text import plural
-    counts = {severity: sum(1 for f in done.result.findings if f.severity is severity) for severity in Severity}
-    found = ", ".join(f"{number} {severity.value}" for severity, number in counts.items() if number)
-    if not done.files:
-        return "nothing was judged"
-    state = found or "nothing wrong"
-    ending = "; incomplete" if done.incomplete else ""
-    return f"{state} in {plural(len(done.files), 'file')}, judged for Slurm {_versions(done.versions)}{ending}"
-
-
-def as_plain(done: Checked, proof: Mapping[str, object] | None = None) -> str:
-    from hpcadmin.conf.keys import show
-    return json.dumps({
-        "findings": [{
-            "severity": f.severity.value, "rule": f.rule, "what": f.what, "means": f.means, "right": list(f.right),
-            "file": f.place.file if f.place else None, "line": f.place.line if f.place else None,
-            "also": [str(place) for place in f.more], "nodes": list(f.nodes),
-            "versions": [show(v) for v in (f.versions or done.versions)]} for f in done.result.findings],
-        "left_out": [{"rule": rule, "findings": number} for rule, number in done.result.ignored],
-        "incomplete": list(done.incomplete), "notes": list(done.notes), "files": list(done.files),
-        "versions": [show(v) for v in done.versions], "failed": done.result.failed,
-        **({} if proof is None else {"proof": proof})}, indent=2)

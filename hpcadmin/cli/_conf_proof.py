@@ -12,7 +12,7 @@ from hpcadmin.hosts import fold
 from hpcadmin.text import plural, printable
 
 if TYPE_CHECKING:
-    from hpcadmin.cli._conf_check import Checked
+    from hpcadmin.cli._conf_check_text import Checked
     from hpcadmin.conf.check.finding import Finding, Situation
     from hpcadmin.proof.prove import Proof
 

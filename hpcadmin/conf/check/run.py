@@ -53,9 +53,9 @@ def sifted(found: Sequence[Finding], ignore: Iterable[str] = ()) -> Result:
     """Findings without those of ignored rules, which are counted."""
     left_out = tuple(dict.fromkeys(ignore))
     _must_exist(left_out, every_rule())
-    kept = [finding for finding in found if not _ignored(finding.rule, left_out)]
-    counted = tuple((name, sum(1 for f in found if _ignored(f.rule, (name,)))) for name in left_out)
-    return Result(ordered(kept), counted)
+    every = ordered(found)
+    counted = tuple((name, sum(1 for f in every if _ignored(f.rule, (name,)))) for name in left_out)
+    return Result(tuple(f for f in every if not _ignored(f.rule, left_out)), counted)
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
