@@ -11,7 +11,7 @@ from hpcadmin.cli.conf import explanation
 from hpcadmin.conf.parts import Rendering
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.model import Inventory
-from hpcadmin.site import Cluster, NodeGroup, Site, SlurmSite
+from hpcadmin.site import AccountingSite, Cluster, HookSite, NodeGroup, PrivateTmp, Site, SlurmSite
 
 GOLDEN = Path(__file__).resolve().parent / "golden" / "conf"
 
@@ -33,6 +33,21 @@ OWN_SITE = Site(
     partitions={"cpu": {"Nodes": "cpu[01-12]", "Default": True},
                 "gpu": {"Nodes": "gpu[01-04]", "MaxTime": "2-00:00:00"}})
 
+# A site that asks for every file that there is.
+EVERYTHING = Site(
+    cluster=Cluster("thinktank", ("ctl1(10.0.0.1)", "ctl2")),
+    slurm=SlurmSite(configless=True, options={"KeepAliveTime": 60, "JobSubmitPlugins": "lua"},
+                    cgroup={"ConstrainSwapSpace": True}),
+    accounting=AccountingSite(host="ctl1", enforce=("associations", "limits", "qos"), slurmdbd=True, storage_host="db1",
+                              energy="ipmi", interconnect="sysfs", options={"PurgeJobAfter": "24months"},
+                              gather={"SysfsInterfaces": "ib0"}),
+    hooks=HookSite(health="/usr/sbin/hpcadmin-health", health_timeout_s=50, prolog="/etc/slurm/prolog",
+                   epilog="/etc/slurm/epilog", reboot="/usr/sbin/reboot"),
+    private_tmp=PrivateTmp("/local/jobs", ("/tmp", "/var/tmp", "/dev/shm"), shared=True),
+    partitions={"DEFAULT": {"MaxTime": "7-00:00:00", "DefaultTime": "01:00:00"},
+                "cpu": {"Nodes": "cpu[01-12]", "Default": True},
+                "gpu": {"Nodes": "gpu[01-04]", "ExclusiveUser": True}})
+
 MIXED = m.inventory((m.names("gpu", 4), m.H100), (m.names("cpu", 12), m.BIG_CPU))
 SIMULATED = replace(m.H100, simulated="8xH100", memory_mib=24105)
 
@@ -47,6 +62,8 @@ CASES: dict[str, tuple[Inventory, Site, RenderOptions]] = {
     "dgx-a100-nps4": (m.inventory((m.names("dgx", 2), m.NPS4)), m.SITE, RenderOptions()),
     "dgx-a100-nps4-26.05": (m.inventory((m.names("dgx", 2), m.NPS4)), m.SITE, RenderOptions(slurm_version="26.05")),
     "vm-t4": (m.inventory((["vm1"], m.T4)), m.SITE, RenderOptions()),
+    "everything-24.11": (MIXED, EVERYTHING, RenderOptions(slurm_version="24.11")),
+    "everything-26.05": (MIXED, EVERYTHING, RenderOptions(slurm_version="26.05", comments=True)),
 }
 
 
@@ -72,7 +89,7 @@ def test_files_are_as_they_were(case: str) -> None:
         assert {p.name for p in (GOLDEN / case).iterdir()} == set(result.files)
 
 
-@pytest.mark.parametrize("case", ["8xh100", "mixed-own", "vm-t4"])
+@pytest.mark.parametrize("case", ["8xh100", "mixed-own", "vm-t4", "everything-26.05"])
 def test_explanations_are_as_they_were(case: str) -> None:
     compare(GOLDEN.parent / "conf-explain" / f"{case}.txt", explanation(rendered(case).explained))
 

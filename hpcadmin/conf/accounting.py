@@ -120,7 +120,7 @@ def priority_lines(site: Site, cluster: Cluster, options: Options) -> tuple[Line
     if options.value("PriorityType", "priority/multifactor").casefold() != "priority/multifactor":
         return tuple(lines)
     lines += [
-        options.take("PriorityWeightFairshare", "100000", "who used less than his share comes first"),
+        options.take("PriorityWeightFairshare", "100000", "who used less than their share comes first"),
         options.take("PriorityWeightAge", "10000", "a job that waits a week gains a tenth of a whole share"),
         options.take("PriorityWeightQOS", "200000", "a QOS with priority outweighs any share; it counts for nothing "
                      "until sacctmgr gives one"),

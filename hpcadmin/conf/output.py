@@ -31,7 +31,7 @@ def explain(name: str, text: str, lines: Sequence[Line]) -> list[Explained]:
     explained = []
     wanted = iter(lines)
     for number, found in enumerate(text.splitlines(), 1):
-        if not found or found.startswith("#") or found == "---":
+        if not found or found.startswith("#"):
             continue
         item = next(wanted, None)
         if item is None or item.text != found:

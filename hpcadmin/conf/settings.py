@@ -109,8 +109,8 @@ def tree_width(nodes: int, version: Version | None) -> int:
 
 def _scheduling(options: Options, cluster: Cluster) -> tuple[Line, ...]:
     lines = [
-        options.take("SelectType", "select/cons_tres", "the only plug-in that schedules GPUs, and every version's "
-                     "default but those before 23.11, which hand out whole nodes"),
+        options.take("SelectType", "select/cons_tres", "the only plug-in that schedules GPUs; before 23.11 "
+                     "whole nodes are handed out otherwise"),
         options.take("SelectTypeParameters", "CR_Core_Memory", "cores and memory are handed out, to one job each"),
     ]
     if cluster.gres:
