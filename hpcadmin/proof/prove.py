@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,9 @@ from hpcadmin.proof.slurm import find
 _HOST = re.compile(r"([\w.-]{1,255})(?:\(([\w.:-]{1,255})\))?")
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
 _CGROUP_TROUBLE = re.compile(r"cgroup", re.IGNORECASE)
-_MORE_BYTES, _MORE_FILES = 1 << 20, 200
+_MORE_BYTES, _MORE_FILES, _MORE_ENTRIES = 1 << 20, 200, 5000
+_SECRET = frozenset({".key", ".pem", ".crt"})
+_NEVER = frozenset({"slurmdbd.conf"})
 Jobs = Callable[[Kind], "tuple[str, ...]"]
 _CONTROLLERS = ("cpuset", "memory", "devices", "freezer")
 
@@ -101,7 +104,7 @@ def _cluster(conf: Configuration, folder: str, made: copy.Copy, runs: tuple[Node
     started = [run.name for run in runs]
     user = conf.setting("slurmuser", "root")
     where = copy.folders(conf, started, name, user)
-    files = {**_more_files(Path(folder), made.files), **made.files}
+    files = {**_more_files(folder, made.files), **made.files}
     hosts = tuple(dict.fromkeys(host for node in conf.nodes for host in node.hosts))
     return Cluster(
         files, runs, controller=name, controller_addresses=addresses, hosts=hosts, folders=where,
@@ -127,25 +130,35 @@ def _socket(conf: Configuration) -> str:
     return words.get("socket", "")
 
 
-def _more_files(folder: Path, known: Iterable[str]) -> dict[str, str]:
+def _more_files(folder: str, known: Iterable[str]) -> dict[str, str]:
     """Other small files of the folder that daemons may open (job_submit.lua, plugstack.conf.d); nothing secret."""
     found: dict[str, str] = {}
-    if not folder.is_dir():
-        return found
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if len(found) >= _MORE_FILES:
-            break
-        if name in set(known) or path.suffix in (".key", ".pem", ".crt") or path.name == "slurmdbd.conf":
-            continue
-        try:
-            if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o004:
-                data = read_bounded(path, limit=_MORE_BYTES + 1)
-                if len(data) <= _MORE_BYTES:
-                    found[name] = data.decode("utf-8", "surrogateescape")
-        except (OSError, HpcadminError):
-            continue
+    have = frozenset(known)
+    entries = 0
+    for place, folders, names in os.walk(folder) if folder else ():
+        folders.sort()
+        for name in sorted(names):
+            entries += 1
+            path = Path(place, name)
+            inside = os.path.relpath(path, folder)
+            if entries > _MORE_ENTRIES or len(found) >= _MORE_FILES:
+                return found
+            if inside not in have and name not in _NEVER and path.suffix not in _SECRET:
+                text = _small(path)
+                if text is not None:
+                    found[inside] = text
     return found
+
+
+def _small(path: Path) -> str | None:
+    """The text of a file that everybody may read."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o004 or status.st_size > _MORE_BYTES:
+            return None
+        return read_bounded(path, limit=_MORE_BYTES).decode("utf-8", "surrogateescape")
+    except (OSError, HpcadminError):
+        return None
 
 
 def _users(slurm: Slurm) -> frozenset[str]:
