@@ -114,6 +114,9 @@ def check_devices(node: Node, devices: list[dict[str, str]], gres: str, cores_pe
             continue
         ends = [int(n) for n in device["Cores"].split("-")]
         low, high = ends[0], ends[-1]
+        if (low, high) == (0, len(node.cpu.cores) - 1):      # all cores, beside GPUs that are near one socket
+            assert len({d.get("Cores") for d in devices}) > 1 or cores_per_socket == len(node.cpu.cores)
+            continue
         assert low % cores_per_socket == 0
         assert high - low + 1 == cores_per_socket
         assert {c for core in node.cpu.cores[low:high + 1] for c in core.cpus} == set(gpu.local_cpus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env", "intel": "intel_gpu_e
 _FILES = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}", "intel": "/dev/dri/renderD{}"}
 _PCI = re.compile(r"([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _NVLINK = re.compile(r"NV(\d{1,3})")
+_PLAIN = re.compile(r"no Cores(?:, so all cores)?: ")
 _NO_LINK = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PCIE"})
 
 
@@ -179,7 +180,18 @@ def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
         found.append(Device(kind, path, flags, cores, cores_why, link_rows[place] if link_rows else "", links_why,
                             place))
     problems += together(node.name, gpus, [d.file for d in found if d.file and not d.several])
-    return tuple(found), problems
+    return _all_or_none(found, layout), problems
+
+
+def _all_or_none(found: Sequence[Device], layout: Layout) -> tuple[Device, ...]:
+    """Where some GPUs of a node have Cores, the others have all: slurmctld logs an error where Cores are on some of a
+    node's records only, and by their order takes those without for near no socket (tried on 22.05, 24.11, 26.05)."""
+    if not any(d.cores for d in found) or all(d.cores for d in found):
+        return tuple(found)
+    every = fold_ids(range(layout.cores))
+    return tuple(d if d.cores else replace(d, cores=every, cores_why=(
+        f"all cores, for Cores must be on all of a node's GPUs or on none: {_PLAIN.sub('', d.cores_why)}"))
+        for d in found)
 
 
 def together(node: str, gpus: Sequence[Gpu], files: Sequence[str]) -> list[Problem]:

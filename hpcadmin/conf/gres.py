@@ -16,6 +16,7 @@ from hpcadmin.model import Gpu, Node
 from hpcadmin.site import NodeGroup, Site
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}(:[A-Za-z][A-Za-z0-9_.-]{0,60})?\Z")
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}\Z")         # "3g" in --gres=gpu:3g would be read as a count
 _COUNT = re.compile(r"[1-9][0-9]{0,8}[KMGTP]?\Z")
 _OURS = ("gpu", "mps", "shard")
 MAX_SHARES = 1_000_000
@@ -61,6 +62,9 @@ def plan(node: Node, found: Sequence[Gpu], layout: Layout, terms: Terms,
         problems += gpus.together(node.name, found, ())
     else:
         devices, problems = gpus.devices(node, found, layout, terms, group)
+    problems += [Problem(Kind.SITE, f"type {kind_[:60]!r} has characters that Slurm does not take there, or begins "
+                         "with no letter", node.name, key="slurm.gpu_types")
+                 for kind_ in dict.fromkeys(device.type for device in devices) if kind_ and not _TYPE.match(kind_)]
     if group is None:
         return Gres(devices, kind), problems
     shared, per_gpu, more = _shares(node.name, found, group, by_hand=not kind)
@@ -101,14 +105,18 @@ def refused(site: Site) -> list[Problem]:
     def wrong(group: NodeGroup, key: str, what: str, hint: str = "") -> None:
         problems.append(Problem(Kind.SITE, f"[nodes.{group.name}] {what}", key=f"nodes.{group.name}.{key}", hint=hint))
 
+    mps = next((group for group in site.nodes if group.mps), None)
+    shards = next((group for group in site.nodes if group.shards), None)
+    if mps and shards:
+        # Tried: with both plug-ins loaded, that of shards takes CUDA_VISIBLE_DEVICES from jobs with MPS.
+        wrong(shards, "shards", f"shards, and mps in [nodes.{mps.name}]: with both in one cluster jobs with MPS lose "
+              "CUDA_VISIBLE_DEVICES", "leave one out")
     for group in site.nodes:
         for key, count in (("mps", group.mps), ("shards", group.shards)):
             if count is not None and not 0 <= count <= MAX_SHARES:
                 wrong(group, key, f"{key} = {count}: a count for each GPU, at most {MAX_SHARES}")
         if group.mps and group.mps % 100:
             wrong(group, "mps", f"mps = {group.mps}: jobs ask for percents of a GPU, so a multiple of 100")
-        if group.mps and group.shards:
-            wrong(group, "shards", "mps and shards: a GPU can be shared in one of the two ways", "leave one out")
         for name, value in group.gres.items():
             path = f"gres.{name}"
             if not _NAME.match(name):

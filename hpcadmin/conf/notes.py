@@ -138,8 +138,10 @@ def _left_out(written: Sequence[Written]) -> list[str]:
     for w in written:
         if w.gres.autodetect:
             continue
-        reasons = [d.cores_why for d in w.devices if not d.cores] + [d.links_why for d in w.devices if not d.links]
+        reasons = [d.cores_why for d in w.devices if not d.cores or d.cores_why.startswith("all cores, ")]
+        reasons += [d.links_why for d in w.devices if not d.links]
         for why in dict.fromkeys(reasons):
-            if "so all cores" in why or "matrix" in why:
+            if any(word in why for word in ("all cores, ", "so all cores", "matrix", "faulty")) and (
+                    "are near it" not in why):
                 left_out.setdefault(why, []).append(w.machine.name)
     return [f"{slurm_list(names)}: {why}" for why, names in sorted(left_out.items())]

@@ -20,6 +20,8 @@ def wrong(group: NodeGroup, found: Layout, real_memory_mib: int, site: Site) -> 
     if "corespeccount" in own and "cpuspeclist" in own:
         problems.append((own["cpuspeclist"][0], "CoreSpecCount and CpuSpecList: Slurm takes one of them"))
     for kind, (key, value) in own.items():
+        if kind != "cpuspeclist" and _number(value) == 0:
+            continue
         why = _wrong_value(kind, value, found, real_memory_mib) or _unsupported(kind, site)
         if why:
             problems.append((key, f"{key}={scalar(value)[:60]}: {why}"))
