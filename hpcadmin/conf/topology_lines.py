@@ -88,8 +88,8 @@ def _topology(name: str, what: Tree | Blocks | Flat, *, default: bool, why: str)
 
 
 def _item(item: Switch | Block, kind: str, key: str, names: Iterable[str]) -> Iterator[Line]:
-    for lead, word, value in (("      - ", kind, item.name), ("        ", key, slurm_list(names))):
-        yield _line(lead, Entry(word, quoted(value), item.why, item.source, item.key))
+    yield _line("      - ", Entry(kind, quoted(item.name), item.why, item.source, item.key))
+    yield _line("        ", Entry(key, quoted(slurm_list(names)), f"below {item.name}", item.source, item.key))
 
 
 def _made(key: str, value: str, why: str, lead: str) -> Line:

@@ -148,6 +148,9 @@ def _shared(names: list[str]) -> str:
     names = alike if 2 * len(alike) > len(names) else names
     shown = sorted(short_names(names).values())
     joint = joint_name(shown, "") if shown else ""
+    whole = joint_name(sorted(names), "") if names else ""
+    if joint and whole.endswith(joint):
+        return whole                     # B-SPINE, not SPINE
     if joint or len(shown) < 3:
         return joint
     heads = Counter(pieces(name)[0] for name in shown)

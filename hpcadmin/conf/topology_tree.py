@@ -72,6 +72,9 @@ def tree_of(fabric: Fabric, nodes: Sequence[Node], site: TopologySite) -> Tree:
     view = view_of(fabric, nodes)
     if view.others:
         tree.notes.append(f"left out of the tree, no nodes of Slurm: {some(view.others)}")
+    if view.nameless:
+        tree.notes.append(f"left out of the tree: {view.nameless} adapters that name no host and are no node's by "
+                          "their GUID")
     if site.fabric:
         view, missing = matching(view, site.fabric)
         tree.problems += [Problem(Kind.SITE, f"[topology] no switch of the {fabric.kind} fabric is called {pattern!r}",
@@ -92,7 +95,7 @@ def tree_of(fabric: Fabric, nodes: Sequence[Node], site: TopologySite) -> Tree:
 
 def _one_network(view: View, names: set[str], tree: Tree) -> tuple[View, tuple[Part, ...]]:
     """Where several fabrics without a cable between them reach the same nodes: both when their leaves hold the same
-    nodes (planes of one network), else the one that reaches more."""
+    nodes (planes of one network), else the one with clearly more cables."""
     parts = tree_parts(view.fabric, names, view.units)
     reach = _reach(view)
     rivals = _rivals(reach)
@@ -106,9 +109,9 @@ def _one_network(view: View, names: set[str], tree: Tree) -> tuple[View, tuple[P
             tree.notes.append(f"left out of the tree: {some(sorted(rivals - used))}, which reach the same nodes and "
                               "tell fewer of them apart ([topology] fabric names another)")
         return view, parts
-    sizes = {root: (len(reach[root]), sum(reach[root].values())) for root in rivals}
-    best, second = sorted(rivals, key=lambda root: (sizes[root], root), reverse=True)[:2]
-    if sizes[best] == sizes[second] or loose(view):
+    sizes = {root: sum(reach[root].values()) for root in rivals}
+    best, second = sorted(rivals, key=lambda root: (-sizes[root], root))[:2]
+    if 2 * sizes[best] < 3 * sizes[second] or loose(view):
         tree.problems.append(Problem(
             Kind.SITE, f"{len(rivals)} fabrics without a cable between them reach the same nodes: {told}",
             key="topology.fabric", hint=f'[topology] fabric = ["{best}"] names switches of the one that jobs use'))
@@ -145,18 +148,22 @@ def _rivals(reach: dict[str, dict[str, int]]) -> set[str]:
 
 
 def _agree(parts: Sequence[Part], view: View) -> bool:
-    """Every node is placed, none is as much at home in another unit, and one switch reaches all."""
+    """Most nodes are placed, few are as much at home in another unit (a crossed cable), and one switch reaches all."""
     placed = {node: place for place, part in enumerate(parts) for node in part.nodes}
     unit_of = {leaf: place for place, part in enumerate(parts) for leaf in part.devices if part.level == 1}
-    for host, leaves in leaves_by_host(view.cables).items():
-        if host not in placed:
-            return False
+    by_host = leaves_by_host(view.cables)
+    if 2 * len(placed) < len(by_host):
+        return False
+    unsure = 0
+    for host, leaves in by_host.items():
         weight: dict[int, int] = defaultdict(int)
         for leaf, count in leaves.items():
             if leaf in unit_of:
                 weight[unit_of[leaf]] += count
-        if any(count >= weight[placed[host]] for place, count in weight.items() if place != placed[host]):
-            return False
+        own = placed.get(host)
+        unsure += own is not None and any(count >= weight[own] for place, count in weight.items() if place != own)
+    if 4 * unsure > len(by_host):
+        return False
     under = {place for part in parts for place in part.below}
     return sum(place not in under for place in range(len(parts))) == 1 or all(part.level == 1 for part in parts)
 

@@ -17,7 +17,8 @@ from hpcadmin.topology import rails
 class View:
     """A fabric with Slurm's nodes alone. above: cables of nodes in switches that are no leaves, by node.
 
-    part_of: of each switch, the switch that stands for all that cables between switches join it with.
+    part_of: of each switch, the switch that stands for all that cables between switches join it with. others: hosts
+    that Slurm does not know. nameless: adapters with a cable that are nobody's.
     """
 
     fabric: Fabric
@@ -26,25 +27,30 @@ class View:
     above: Mapping[str, tuple[str, ...]]
     part_of: Mapping[str, str]
     others: tuple[str, ...]
+    nameless: int = 0
 
 
 def view_of(fabric: Fabric, nodes: Sequence[Node]) -> View:
     """`fabric` without hosts that Slurm does not know (others): storage, login, SHARP's own nodes."""
     names = {node.name for node in nodes}
     alias = _aliases(nodes)
-    devices, others = [], set()
+    devices, others, nameless = [], set(), 0
     for device in fabric.devices:
         if device.kind != "ca":
             devices.append(device)
             continue
-        if not device.host or is_aggregation(device.description):
+        if is_aggregation(device.description):
+            continue
+        if not device.host:
+            nameless += any(port.peer for port in device.ports)
             continue
         host = device.host if device.host in names else alias.get(device.host.casefold(), "")
         if host:
             devices.append(device if host == device.host else replace(device, host=host))
         else:
             others.add(device.host)
-    return _viewed(replace(fabric, devices=tuple(devices)), tuple(sorted(others)), connected(fabric.switches))
+    view = _viewed(replace(fabric, devices=tuple(devices)), tuple(sorted(others)), connected(fabric.switches))
+    return replace(view, nameless=nameless)
 
 
 def _viewed(fabric: Fabric, others: tuple[str, ...], part_of: Mapping[str, str]) -> View:

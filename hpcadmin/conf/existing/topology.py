@@ -9,7 +9,7 @@ from hpcadmin.errors import UsageError
 from hpcadmin.facts import _slurm_yaml
 from hpcadmin.facts._reading import Finding
 
-_FIRST = ("switchname", "blockname", "blocksizes")
+_FIRST = ("switchname", "blockname", "blocksizes", "blocklevels")
 
 
 class Conf:
@@ -29,6 +29,8 @@ class Conf:
             self.faults.append(Fault(statement.place, "a line of topology.conf begins with SwitchName=, BlockName= or "
                                      f"BlockSizes=, not with {first.key}="))
             return
+        if kind == "blocklevels":
+            return                       # 23.11 alone: levels above blocks that are all of one size
         if kind == "blocksizes":
             self.sizes = sizes(first.text, statement.place, self.faults)
             return
