@@ -22,6 +22,7 @@ DefMemPerCPU=10
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup,task/affinity
 PrologFlags=Contain
+AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageTRES=gres/gpu
 """
 PARTITION = "PartitionName=p Nodes=ALL Default=YES State=UP\n"

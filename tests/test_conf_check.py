@@ -165,7 +165,7 @@ def test_json(folder: Write, capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(capsys.readouterr().out)
     first = said["findings"][0]
     assert (first["severity"], first["rule"], first["file"], first["line"]) == (
-        "WRONG", "nodes.cpus_product", str(place / "slurm.conf"), 11)
+        "WRONG", "nodes.cpus_product", str(place / "slurm.conf"), 12)
     assert first["right"] and first["nodes"] == ["n1", "n2"] and first["versions"][0] == "22.05"
     assert said["left_out"] == [{"rule": "settings", "findings": 1}] and said["failed"] is True
 

@@ -125,7 +125,7 @@ CASES = (
     Case(44, "gres.links_length", INVALID, "has 8 numbers", node("gpu:b200:1"),
          gpu_lines(1, "Links=-1,1,1,1,1,1,1,1", kind="b200")),
     Case(46, "settings.accounted", WRONG, "does not name gres/gpu", node("gpu:a100:1"), gpu_lines(1), head=HEAD.replace(
-        "AccountingStorageTRES=gres/gpu", "AccountingStorageType=accounting_storage/slurmdbd"),
+        "AccountingStorageTRES=gres/gpu\n", ""),
          right="AccountingStorageTRES=gres/gpu,gres/gpu:a100"),
     Case(47, "versions.keys", FATAL, "ConstrainKmemSpace", node(), cgroup=CGROUP + "ConstrainKmemSpace=no\n",
          versions=((23, 11),)),

@@ -184,6 +184,9 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("settings.contain", "FATAL", "without PrologFlags=Contain", GPUS, LINES, {"head": HEAD.replace(
         "PrologFlags=Contain", "JobContainerType=job_container/tmpfs")}),
     ("settings.accounted", "NOTE", "gres/gpu:a", GPUS, LINES, {}),
+    ("settings.stored_tres", "FATAL", "slurmdbd is required", GPUS, LINES,
+     {"head": HEAD.replace("/slurmdbd", "/none")}),
+    ("settings.tres_types", "FATAL", "gpu is no TRES", GPUS, LINES, {"head": HEAD.replace("=gres/gpu", "=gpu")}),
     ("settings.health", "WRONG", "never after", GPUS, LINES, {"head": HEAD + "HealthCheckProgram=/usr/bin/nhc\n"}),
     ("settings.health", "WRONG", "nothing is run", GPUS, LINES, {"head": HEAD + "HealthCheckInterval=60\n"}),
     ("settings.health", "NOTE", "CYCLE", GPUS, LINES, {

@@ -9,10 +9,12 @@ from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import shape
 from hpcadmin.conf.check.force import memory_consumed, truth
 from hpcadmin.conf.existing.parts import PartitionLine, Place, Value
+from hpcadmin.conf.keys import Version
 from hpcadmin.conf.names import slurm_list
 
 # TRES that every cluster has (read_config.h); others are named in AccountingStorageTRES.
 _TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
+_NO_OVERLAP: Version = (24, 11)          # from here on a NodeSet must not have the name of a node
 _WEIGHT = re.compile(r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,3})?([A-Za-z]?)\Z")
 _UNITS = frozenset("kmgtp")
 
@@ -141,8 +143,14 @@ def node_sets(situation: Situation) -> Iterator[Finding]:
     used = " ".join(p.values["nodes"].text for p in situation.conf.partitions if "nodes" in p.values)
     for line in situation.conf.node_sets:
         if line.name in names:
-            yield Finding(Severity.FATAL, f"NodeSet={line.name} is the name of a node",
-                          "overlaps with an existing NodeName: no daemon starts", (), line.place)
+            for severity, versions, means in (
+                    (Severity.FATAL, situation.among(lambda v: v >= _NO_OVERLAP),
+                     "overlaps with an existing NodeName: no daemon starts"),
+                    (Severity.WRONG, situation.among(lambda v: v < _NO_OVERLAP),
+                     "partitions that name the node get the set")):
+                if versions is not None:
+                    yield Finding(severity, f"NodeSet={line.name} is the name of a node", means, (), line.place, (),
+                                  versions)
         elif "nodes" not in line.values and "feature" not in line.values:
             yield Finding(Severity.WRONG, f"NodeSet={line.name} has neither Nodes= nor Feature=", "it is empty", (),
                           line.place)

@@ -25,6 +25,8 @@ _PARAMETERS = frozenset({
     "cr_memory", "other_cons_res", "other_cons_tres", "cr_one_task_per_core", "cr_core_default_dist_block", "cr_lln",
     "cr_pack_nodes", "ll_shared_gres", "multiple_sharing_gres_pj", "enforce_binding_gres", "one_task_per_sharing_gres",
     "cr_board", "cr_board_memory", *_UNITS, *(f"{unit}_memory" for unit in _UNITS)})
+_PLAIN = frozenset({"cpu", "mem", "node", "energy", "billing", "pages", "vmem"})
+_NAMED = frozenset({"fs", "gres", "ic", "license", "bb"})
 _VIRTUAL = ("numa_node_as_socket", "l3cache_as_socket")
 
 
@@ -151,16 +153,43 @@ def accounted(situation: Situation) -> Iterator[Finding]:
     types = sorted({item.type for group in situation.alike for item in group.wants() if item.type})
     wanted = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in types)])
     lost = [kind for kind in types if f"gres/gpu:{kind.casefold()}" not in known]
-    stored = situation.conf.setting("AccountingStorageType").casefold() not in ("", "accounting_storage/none")
+    stored = situation.conf.setting("AccountingStorageType").casefold() == "accounting_storage/slurmdbd"
     if "gres/gpu" not in known:
         yield Finding(Severity.WRONG if stored else Severity.NOTE,
                       f"AccountingStorageTRES={situation.conf.setting('AccountingStorageTRES')} does not name gres/gpu",
                       "CfgTRES and AllocTRES have no GPUs: nothing is accounted or limited, and tools think that all "
-                      "are free", (f"AccountingStorageTRES={wanted}",), place(situation, "accountingstoragetres"))
+                      "are free" + ("" if stored else "; it needs slurmdbd"),
+                      (*(() if stored else ("AccountingStorageType=accounting_storage/slurmdbd",)),
+                       f"AccountingStorageTRES={wanted}"), place(situation, "accountingstoragetres"))
     elif lost:
         yield Finding(Severity.NOTE, f"AccountingStorageTRES does not name {', '.join(f'gres/gpu:{k}' for k in lost)}",
                       "GPUs are accounted together, not by type", (f"AccountingStorageTRES={wanted}",),
                       place(situation, "accountingstoragetres"))
+
+
+def stored_tres(situation: Situation) -> Iterator[Finding]:
+    """TRES beside Slurm's own are kept by slurmdbd."""
+    value = setting(situation, "accountingstoragetres")
+    storage = situation.conf.setting("AccountingStorageType")
+    if value is None or not situation.whole or storage.casefold() == "accounting_storage/slurmdbd":
+        return
+    names = [word.strip() for word in value.text.split(",")]
+    own = [name for name in names if "/" in name and name.casefold() != "fs/disk"]
+    if own:
+        yield Finding(Severity.FATAL, f"AccountingStorageTRES names {own[0][:40]}, AccountingStorageType is "
+                      f"{storage or 'not set'}", "slurmdbd is required to run with such a TRES: slurmctld does not "
+                      "start", ("AccountingStorageType=accounting_storage/slurmdbd",), value.place)
+
+
+def tres_types(situation: Situation) -> Iterator[Finding]:
+    value = setting(situation, "accountingstoragetres")
+    for word in value.text.split(",") if value is not None else ():
+        kind, slash, name = word.strip().casefold().partition("/")
+        wrong = kind not in (_NAMED if slash else _PLAIN) or (slash and not name)
+        if value is not None and kind and wrong:
+            yield Finding(Severity.FATAL, f"AccountingStorageTRES={value.text[:80]}: {word.strip()[:40]} is no TRES",
+                          "slurmctld does not start: TRES are cpu, mem, node, energy, billing, pages, vmem, fs/…, "
+                          "gres/…, ic/…, license/…, bb/…", (), value.place)
 
 
 def health(situation: Situation) -> Iterator[Finding]:
@@ -232,5 +261,5 @@ def mpi(situation: Situation) -> Iterator[Finding]:
                       "named", ("MpiDefault=pmix",), value.place)
 
 
-RULES: tuple[Rule, ...] = (identity, select_type, select_parameters, memory, contain, accounted, health,
-                           return_to_service, overrides, virtual_sockets, mpi)
+RULES: tuple[Rule, ...] = (identity, select_type, select_parameters, memory, contain, accounted, stored_tres,
+                           tres_types, health, return_to_service, overrides, virtual_sockets, mpi)
