@@ -12,7 +12,7 @@ from hpcadmin.conf.keys import VERSIONS, show
 from hpcadmin.conf_write import OURS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "configuration.md").read_text()
-CODE = " ".join(re.findall(r"`([^`]+)`", PAGE))
+CODE = " ".join(re.findall(r"`([^`]+)`", re.sub(r"(?ms)^```.*?^```$", "", PAGE)))
 
 
 def test_every_option_is_named() -> None:
