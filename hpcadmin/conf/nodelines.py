@@ -127,8 +127,10 @@ def _real_memory(memory: int, members: Sequence[Written], site: Site) -> Entry:
     margin, reason, source, key = margin_mib(memory, site)
     least = min(members, key=lambda w: (w.machine.memory_mib, natural(w.machine.name))).machine
     whose = f"the smallest of {len(members)} nodes, {least.name}" if len(members) > 1 else least.name
-    return Entry("RealMemory", str(max(memory - margin, 0)), f"{least.memory_why} is {memory} MiB on {whose}; {reason}",
-                 source, key)
+    use = ("MemSpecLimit can keep more for daemons" if reserved.consumes_memory(site) else
+           "jobs are not held to it, for memory is no consumable resource here")
+    return Entry("RealMemory", str(max(memory - margin, 0)),
+                 f"{least.memory_why} is {memory} MiB on {whose}; {reason}; {use}", source, key)
 
 
 def _features(shape: Shape, member: Written, site: Site, source: str) -> Entry:

@@ -59,7 +59,7 @@ def _detected(kind: str, members: Sequence[Written]) -> list[str]:
             notes.append(f"AutoDetect=nvidia orders GPUs by device minor: on {slurm_list(odd)} minors are not in PCI "
                          "bus order, so without device cgroups jobs get other GPUs than they were given")
     if kind == "nvml":
-        switched = [w.machine.name for w in members if len(w.machine.gpus) >= _NVSWITCH and _all_linked(w)]
+        switched = [w.machine.name for w in members if _switched(w)]
         if switched:
             notes.append(f"AutoDetect=nvml finds no Links on {slurm_list(switched)}, whose NVLinks go to switches: "
                          "no harm where all GPUs are linked alike")
@@ -71,10 +71,12 @@ def _minors_out_of_order(w: Written) -> bool:
     return None in minors or minors != sorted(m for m in minors if m is not None)
 
 
-def _all_linked(w: Written) -> bool:
-    labels = w.machine.node.gpu_links
-    return bool(labels) and all(cell.startswith("NV") for a, row in enumerate(labels) for b, cell in enumerate(row)
-                                if a != b)
+def _switched(w: Written) -> bool:
+    """All GPUs are linked with each other, and are too many for cables, or registered with a fabric."""
+    labels, gpus = w.machine.node.gpu_links, w.machine.gpus
+    linked = bool(labels) and all(cell.startswith("NV") for a, row in enumerate(labels) for b, cell in enumerate(row)
+                                  if a != b)
+    return linked and (len(gpus) >= _NVSWITCH or any(gpu.fabric_state.casefold() == "completed" for gpu in gpus))
 
 
 def _mixed(written: Sequence[Written], *, devices_constrained: bool) -> tuple[list[str], list[Problem]]:
