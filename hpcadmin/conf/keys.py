@@ -40,6 +40,7 @@ _STATEMENTS: dict[str, dict[str, str]] = {
     "slurm.conf": {name.casefold(): name for name in slurm_conf.STATEMENTS},
     "topology.conf": {name.casefold(): name for name in ("SwitchName", "BlockName", "RingName")},
 }
+_PASSED_OVER = ("mpi.conf",)       # each plug-in reads the file for itself, and passes over what it does not know
 _LONGEST = 64            # no key of Slurm's is longer; what is longer is near to none
 
 
@@ -134,13 +135,13 @@ def effects(file: str, key: str, value: str, version: Version | None) -> list[tu
     """Everything that is wrong with `key=value` in `version` (None: in any from 22.05 to 26.05, the oldest of them).
 
     file: the kind of statement, see `statement`. A key that no version has is one rule with unknown=True and the
-    nearest key as `instead`: FATAL, but IGNORED in YAML, where Slurm passes over it in silence. value: "" looks at the
-    key alone.
+    nearest key as `instead`: FATAL, but IGNORED in YAML and mpi.conf, where Slurm passes over it in silence. value: ""
+    looks at the key alone.
     """
     versions = (version,) if version else VERSIONS
     found = lookup(file, key)
     if found is None:
-        lacking = Effect.IGNORED if file.endswith(".yaml") else Effect.FATAL
+        lacking = Effect.IGNORED if file.endswith(".yaml") or file in _PASSED_OVER else Effect.FATAL
         rule = Rule(file, key, effect=lacking, instead=nearest(file, key), unknown=True)
         return [(rule, versions[0], lacking)]
     wrong = []

@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from slurm_parser import BASE, HOST, PARTITION, RUNNING, SLURMCTLD, Answer, conf, read, without
+from slurm_parser import BASE, HOST, RUNNING, SLURMCTLD, Answer, conf, read, without
 from slurm_roots import NAMES, slurm
 
 from hpcadmin.conf import keys
 from hpcadmin.conf.keys import Effect, Form, Key, Version
-from hpcadmin.conf.keytable.kinds import Life, Words
-from hpcadmin.conf.keytable.values import VALUES
 from hpcadmin.proof.parts import Slurm
 
 pytestmark = [
@@ -126,6 +124,56 @@ def test_old_names_still_do_what_the_new_ones_do(suite: str) -> None:
         assert answer.started and any("error" in line and name in line for line in answer.lines), answer.lines
 
 
+# --- the smaller files -----------------------------------------------------------------------------------------------
+
+STARTED = "slurmd started on"
+NODE_DAEMON = ("slurmd", "-D", "-N", HOST)
+DBD = ("AuthType=auth/none\nSlurmUser=root\nDbdHost=keys\nStorageType=accounting_storage/mysql\nPidFile=/mnt/dbd.pid\n"
+       "LogFile=/mnt/dbd.log\n")
+# Keys that stand in DBD, and those that belong behind another key.
+APART = {"slurmdbd.conf": {"AuthType", "SlurmUser", "DbdHost", "StorageType", "PidFile", "LogFile", "PluginDir"},
+         "job_container.conf": {"InitScript", "NodeName", "BasePath"}, "helpers.conf": {"Helper", "Flags", "NodeName"}}
+
+
+def other(found: Slurm, file: str, text: str) -> Answer:
+    """What the daemon that reads `file` says of it."""
+    if file == "slurmdbd.conf":
+        command = ("sh", "-c", "chmod 600 /mnt/slurmdbd.conf; timeout 1 slurmdbd -D")
+        return read(found, {"slurm.conf": conf(), file: DBD + text}, command)
+    container = "NamespaceType=namespace/tmpfs" if found.version >= (25, 11) else "JobContainerType=job_container/tmpfs"
+    more, program, until = {
+        "job_container.conf": (f"{container}\nPrologFlags=Contain\nProctrackType=proctrack/pgid\n", NODE_DAEMON,
+                               STARTED),
+        "acct_gather.conf": ("AcctGatherInterconnectType=acct_gather_interconnect/sysfs\n", NODE_DAEMON, STARTED),
+        "helpers.conf": ("NodeFeaturesPlugins=helpers\n", SLURMCTLD, RUNNING),
+        "burst_buffer.conf": ("BurstBufferType=burst_buffer/datawarp\n", SLURMCTLD, RUNNING),
+        "mpi.conf": ("MpiDefault=pmi2\n", SLURMCTLD, RUNNING),
+    }[file]
+    return read(found, {"slurm.conf": conf(more, base=without(BASE, "ProctrackType")), file: text}, program, until,
+                linger=0.3)
+
+
+@pytest.mark.parametrize("file", ["job_container.conf", "acct_gather.conf", "helpers.conf", "burst_buffer.conf",
+                                  "mpi.conf", "slurmdbd.conf"])
+def test_smaller_files(suite: str, file: str) -> None:
+    found = at_hand(suite)
+    if file == "slurmdbd.conf" and not (Path(found.root or "/") / "usr/sbin/slurmdbd").exists():
+        pytest.skip(f"{NAMES[suite]} has no slurmdbd")
+    every = [key for name in keys.names(file)
+             if (key := keys.lookup(file, name)) and key.name not in APART.get(file, ())]
+    if file == "acct_gather.conf":               # of the one plug-in that is in use
+        has_it = [key for key in every if "acct_gather_interconnect/sysfs" in key.needs]
+    else:
+        has_it = [key for key in every if key.effect_in(found.version) in (None, Effect.DEPRECATED)]
+    lacks = [key for key in every if key not in has_it]
+    answer = other(found, file, "".join(f"{key.name}={value(key)}\n" for key in has_it))
+    assert answer.unrecognised == frozenset(), answer.lines
+    answer = other(found, file, "".join(f"{key.name}={value(key)}\n" for key in lacks) + "Nonsense=1\n")
+    refused = frozenset() if file == "mpi.conf" else {key.name.casefold() for key in lacks} | {"nonsense"}
+    assert answer.unrecognised == refused, answer.lines
+    assert keys.effects(file, "Nonsense", "", found.version)[0][2] is (Effect.FATAL if refused else Effect.IGNORED)
+
+
 # --- topology.conf and topology.yaml ---------------------------------------------------------------------------------
 
 
@@ -176,184 +224,3 @@ def test_topology_plugins(suite: str, plugin: str) -> None:
     refused = any(effect is Effect.FATAL for _, _, effect in wrong)
     cannot = "cannot find topology plugin" in answer.text or "plugin" in answer.fatal
     assert cannot is refused, answer.lines
-
-
-# --- words of values -------------------------------------------------------------------------------------------------
-
-# Words that need another setting, and what a word of a kind is completed with.
-WITH = {"OOMKillStep": "TaskPlugin=task/cgroup\n", "SlurmdSpecOverride": "TaskPlugin=task/cgroup\n",
-        "X11": "ProctrackType=proctrack/pgid\n"}
-COMPLETE = {"autobind=": "autobind=cores"}
-PARSED = ("PrologFlags", "ReconfigFlags", "HealthCheckNodeState", "AccountingStorageEnforce", "SelectTypeParameters",
-          "EnforcePartLimits", "DebugFlags", "TaskPluginParam", "PriorityUsageResetPeriod", "SlurmctldDebug",
-          "SlurmdSyslogDebug")
-PART_PARSED = ("State", "Exclusive", "PreemptMode")
-
-
-def words(file: str, key: str) -> Words:
-    return next(one for one in VALUES if (one.file, one.key) == (file, key))
-
-
-def has(found: Slurm, of_key: Words, word: Life) -> Effect | None:
-    text = COMPLETE.get(word.name, word.name)
-    wrong = keys.effects(of_key.file, of_key.key, text, found.version)
-    return next((effect for rule, _, effect in wrong if rule.value), None)
-
-
-def said_of(found: Slurm, of_key: Words, text: str, more: str = "") -> Answer:
-    if of_key.file == "PartitionName":
-        return read(found, {"slurm.conf": conf(more, partition=f"{PARTITION.strip()} {of_key.key}={text}\n")})
-    return read(found, {"slurm.conf": conf(f"SelectType=select/cons_tres\n{more}{of_key.key}={text}\n")})
-
-
-@pytest.mark.parametrize("key", PARSED)
-def test_words_of_settings(suite: str, key: str) -> None:
-    found = at_hand(suite)
-    of_key = words("slurm.conf", key)
-    for word in (*of_key.words, Life("nonsense")):
-        answer = said_of(found, of_key, COMPLETE.get(word.name, word.name), WITH.get(word.name, ""))
-        effect = has(found, of_key, word)
-        assert answer.started is (effect is not Effect.FATAL), (word.name, effect, answer.lines)
-        told = any("error" in line and word.name.casefold() in line.casefold() for line in answer.lines)
-        if effect is Effect.ERROR:
-            assert told, (word.name, answer.lines)
-        elif effect is None:
-            assert not told, (word.name, answer.lines)
-
-
-@pytest.mark.parametrize("key", PART_PARSED)
-def test_words_of_partitions(suite: str, key: str) -> None:
-    found = at_hand(suite)
-    if keys.effects("PartitionName", key, "", found.version):
-        pytest.skip(f"{found.text} has no {key}")
-    of_key = words("PartitionName", key)
-    for word in (*of_key.words, Life("nonsense")):
-        answer = said_of(found, of_key, word.name)
-        assert answer.started is (has(found, of_key, word) is not Effect.FATAL), (word.name, answer.lines)
-
-
-def test_autodetect(suite: str) -> None:
-    found = at_hand(suite)
-    of_key = words("gres.conf", "AutoDetect")
-    for word in (*of_key.words, Life("nonsense")):
-        answer = read(found, {"slurm.conf": conf(), "gres.conf": f"AutoDetect={word.name}\nName=thing Count=1\n"})
-        told = f"unknown autodetect flag '{word.name}'" in answer.text
-        assert told is (has(found, of_key, word) is Effect.ERROR), (word.name, answer.lines)
-
-
-# --- plug-ins --------------------------------------------------------------------------------------------------------
-
-# Families that no key of slurm.conf chooses from, or that are named otherwise.
-FAMILY = {"gpu": "", "gres": "", "data_parser": "", "openapi": "", "serializer": "", "rest_auth": "", "spank": "",
-          "cgroup": "CgroupPlugin", "auth": "AuthType", "mpi": "MpiDefault"}
-
-
-def test_plugins_that_are_installed_are_in_the_table(suite: str) -> None:
-    """Debian leaves some out, so the other way round says nothing."""
-    found = at_hand(suite)
-    folder = next(Path(found.root or "/").glob("usr/lib/*/slurm-wlm"))
-    present = {path.stem for path in folder.glob("*.so")}
-    checked = 0
-    for of_key in VALUES:
-        names = [word.name for word in of_key.words if "/" in word.name]
-        if of_key.file != "slurm.conf" or not names or of_key.key in ("AuthAltTypes", "CredType",
-                                                                                "AccountingStorageType"):
-            continue
-        family = names[0].partition("/")[0]
-        known = keys.plugins(of_key.key, found.version)
-        for stem in present:
-            if stem.startswith(f"{family}_") and not stem.startswith(f"{family}_common"):
-                name = f"{family}/{stem[len(family) + 1:]}"
-                assert name in known, (of_key.key, stem)
-                checked += 1
-    assert checked > 30
-
-
-@pytest.mark.parametrize(("key", "plugin"), [
-    ("SelectType", "select/cons_res"), ("SelectType", "select/cons_tres"),
-    ("SelectType", "select/linear"), ("ProctrackType", "proctrack/pgid"),
-    ("SwitchType", "switch/none"), ("SwitchType", "switch/generic"), ("TaskPlugin", "task/none"),
-    ("TaskPlugin", "affinity"), ("TaskPlugin", "task/nonsense"), ("PreemptType", "preempt/none"),
-    ("PreemptType", "preempt/nonsense"), ("SchedulerType", "sched/builtin"), ("PriorityType", "priority/multifactor"),
-    ("JobCompType", "jobcomp/none"), ("MCSPlugin", "mcs/label"), ("AcctGatherEnergyType", "acct_gather_energy/none"),
-    ("JobAcctGatherType", "jobacct_gather/none"), ("AccountingStorageType", "accounting_storage/none"),
-    ("AccountingStorageType", "accounting_storage/mysql"), ("JobContainerType", "job_container/none"),
-])
-def test_plugins_are_loaded_or_refused(suite: str, key: str, plugin: str) -> None:
-    """By slurmctld or by slurmd, whichever loads that family."""
-    found = at_hand(suite)
-    text = conf(f"{key}={plugin}\n", base=without(BASE, key))
-    controller = read(found, {"slurm.conf": text}, SLURMCTLD, RUNNING, linger=0.3)
-    node = read(found, {"slurm.conf": text}, ("slurmd", "-D", "-N", HOST), "slurmd started on")
-    wrong = keys.effects("slurm.conf", key, plugin, found.version)
-    refused = any(effect is Effect.FATAL for _, _, effect in wrong)
-    both = "\n".join((*controller.lines, *node.lines))
-    assert (not (controller.started and node.started)) is refused, both
-
-
-# --- forms of values -------------------------------------------------------------------------------------------------
-
-NUMBERS = ("0", "1", "010", "08", "0x10", "0x", "10k", "10K", "1000M", "-1", "+5", "1.5", "65535", "65536",
-           "4294967295", "4294967296", "18446744073709551615", "18446744073709551616", "UNLIMITED", "infinite", "yes",
-           "1e3", "one")
-BOOLEANS = ("yes", "YES", "no", "up", "down", "true", "false", "1", "0", "on", "off", "2", "y")
-
-
-@pytest.mark.parametrize(("key", "values"), [
-    ("HealthCheckInterval", NUMBERS), ("MinJobAge", NUMBERS), ("MaxMemPerCPU", NUMBERS), ("TrackWCKey", BOOLEANS)])
-def test_forms_of_values(suite: str, key: str, values: tuple[str, ...]) -> None:
-    found = at_hand(suite)
-    known = keys.lookup("slurm.conf", key)
-    assert known is not None
-    answer = read(found, {"slurm.conf": conf("".join(f"{key}={text}\n" for text in values))})
-    for text in values:
-        refused = any(f'{key} value ({text}) ' in line or f'{key} value "{text}" ' in line
-                      or f'"{text}" is not a valid option for "{key}"' in line for line in answer.lines)
-        assert known.form.takes(text) is not refused, (text, answer.lines)
-
-
-def test_percentages(suite: str) -> None:
-    found = at_hand(suite)
-    for text in ("100", "12.5", ".5", "1e2", "UNLIMITED", "12.5%", "half"):
-        cgroup = f"CgroupPlugin=cgroup/v1\nMaxRAMPercent={text}\n"
-        answer = read(found, {"slurm.conf": conf(), "cgroup.conf": cgroup})
-        assert answer.started is Form.FLOAT.takes(text), (text, answer.lines)
-
-
-# --- what a change takes ---------------------------------------------------------------------------------------------
-
-# Starts slurmctld, puts the new file in place, reconfigures, and tells what is in force.
-CHANGE = """
-slurmctld -D -c > /mnt/log 2>&1 &
-tries=0
-until grep -q "Running as primary" /mnt/log 2>/dev/null || [ $tries -gt 100 ]; do tries=$((tries + 1)); sleep 0.05; done
-sleep 0.3
-cp /mnt/new.conf /mnt/slurm.conf
-timeout 5 scontrol reconfigure
-sleep 0.7
-timeout 5 scontrol show config
-"""
-
-
-@pytest.mark.parametrize(("key", "old", "new"), [
-    ("TopologyPlugin", "topology/none", "topology/tree"), ("SelectType", "select/linear", "select/cons_tres"),
-    ("SchedulerType", "sched/builtin", "sched/backfill"), ("CredType", "cred/none", "cred/munge"),
-    ("SelectTypeParameters", "CR_Core", "CR_Core_Memory"), ("ClusterName", "keys", "other"),
-])
-def test_what_a_reconfiguration_changes(suite: str, key: str, old: str, new: str) -> None:
-    """Where the table says that a restart is needed, scontrol refuses, or slurmctld ends; TopologyPlugin alone is told
-    as in force by 22.05, whose plug-in is still the one that it was started with."""
-    found = at_hand(suite)
-    select = "SelectType=select/cons_tres\n" if key == "SelectTypeParameters" else ""
-    base = without(BASE, key)
-    text = conf(f"{select}{key}={new}\n", base=base)
-    answer = read(found, {"slurm.conf": conf(f"{select}{key}={old}\n", base=base), "new.conf": text,
-                          "topology.conf": f"SwitchName=s Nodes={HOST}\n"}, ("sh", "-c", CHANGE))
-    shown = next((line.partition("=")[2].strip() for line in answer.lines if line.split()[:1] == [key]), "")
-    changed = shown.casefold() == new.casefold()
-    if key in ("ClusterName", "TopologyPlugin") and found.version < (23, 11):
-        assert changed
-    elif key == "ClusterName":
-        assert shown == ""                       # nobody answers any more
-    else:
-        assert changed is (found.version >= (23, 11)), answer.lines

@@ -60,8 +60,8 @@ _MPI = table(
     "mpi.conf",
     {Form.TEXT: "PMIxCliTmpDirBase PMIxCollFence PMIxEnv PMIxNetDevicesUCX PMIxTlsUCX",
      Form.UINT32: "PMIxDebug PMIxTimeout",
-     Form.BOOLEAN: """PMIxDirectConn PMIxDirectConnEarly PMIxDirectConnUCX PMIxDirectSameArch PMIxFenceBarrier
-                      PMIxShareServerTopology+25.11"""},
+     Form.BOOLEAN: """PMIxDirectConn PMIxDirectConnEarly PMIxDirectConnUCX PMIxDirectSameArch PMIxFenceBarrier"""},
+    Key("PMIxShareServerTopology", (25, 11), early=Effect.IGNORED, form=Form.BOOLEAN),
 )
 _OCI = table(
     "oci.conf",
