@@ -34,6 +34,8 @@ _ORDER = (
 _PLACE = {key: place for place, key in enumerate(_ORDER)}
 _WRITTEN = frozenset({"OS", "Reason", "Comment", "Extra"})       # may have blanks
 _KEY = re.compile(r"(?<=[ \t])(" + "|".join(sorted(_ORDER, key=len, reverse=True)) + r")=")
+# A comment with a line end may go on with NodeName=; what Slurm prints behind a name is one of these.
+_BEGINS = re.compile(r"NodeName=\S{1,255}\s+(?:Arch|CpuBind|CoresPerSocket)=")
 _WORD = re.compile(r"([A-Za-z][A-Za-z0-9_:/]{0,40})=(\S{0,4000})")
 _SET_BY = re.compile(r"\s\[([^\[\]@\s]{1,64})@([0-9T:.Z+-]{8,40}|Unknown|None)\]")
 _SUFFIXES = {"*": "NOT_RESPONDING", "-": "PLANNED", "~": "POWERED_DOWN", "#": "POWERING_UP", "$": "MAINTENANCE",
@@ -82,7 +84,7 @@ def _records(text: str) -> Iterator[str]:
     """One text a node: a line that does not begin a node is more of the one before (a comment with a line end)."""
     now: list[str] = []
     for line in text.splitlines():
-        if line.startswith("NodeName="):
+        if _BEGINS.match(line):
             if now:
                 yield " ".join(now)
             now = [line[:MAX_LINE]]
@@ -158,6 +160,7 @@ _JSON_KEYS = {
     "features": "availablefeatures", "active_features": "activefeatures", "partitions": "partitions",
     "specialized_cores": "corespeccount", "specialized_memory": "memspeclimit", "alloc_memory": "allocmem",
 }
+_EMPTY = frozenset({"gres", "features", "active_features"})      # "" and [] say that it has none
 _TIMES = frozenset({"boottime", "slurmdstarttime"})
 
 
@@ -185,8 +188,8 @@ def _of_json(record: Mapping[str, Any]) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, name in _JSON_KEYS.items():
         text = _plain(record.get(key), time=name in _TIMES)
-        if text:
-            values[name] = text
+        if text or (key in _EMPTY and key in record):
+            values[name] = text or "(null)"
     state = record.get("state")
     words = [state] if isinstance(state, str) else [w for w in state if isinstance(w, str)] if isinstance(
         state, list) else []

@@ -28,6 +28,7 @@ _SKIPPED = frozenset({
     "epilogslurmctld", "prologslurmctld", "commentsstored", "topologyplugin", "accountingstoreflags",
 })
 _UNIT = re.compile(r"(\d{1,12}) (?:sec|min|usec|nodes/min|percent|MB)")
+_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _UID = re.compile(r"([A-Za-z_][\w.-]{0,60})\(\d{1,10}\)")
 _NONE = frozenset({"(null)", "none", "n/a", ""})
 _TRUE = {"yes": "1", "true": "1", "up": "1", "no": "0", "false": "0", "down": "0"}
@@ -50,10 +51,23 @@ def settings(situation: Situation) -> Iterator[Finding]:
 
 def equal(written: str, running: str) -> bool:
     one, other = _normal(written), _normal(running)
-    if one == other:
+    if one == other or (":" in running and _seconds(written) is not None and _seconds(written) == _seconds(running)):
         return True
     words, there = set(one.split(",")), set(other.split(","))
     return len(words) > 1 and words <= there         # Slurm adds what a word brings with it
+
+
+def _seconds(text: str) -> int | None:
+    """Minutes, minutes:seconds, hours:minutes:seconds, days-hours and the rest (slurm.conf(5)); None for others."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    first, second, third = (int(part) if part else 0 for part in match.groups()[1:])
+    if match[1] is not None:
+        return int(match[1]) * 86400 + first * 3600 + second * 60 + third
+    if match[4] is not None:
+        return first * 3600 + second * 60 + third
+    return first * 60 + second
 
 
 def _normal(text: str) -> str:

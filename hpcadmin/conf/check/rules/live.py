@@ -52,7 +52,7 @@ def reasons(situation: Situation) -> Iterator[Finding]:
 def _case(node: LiveNode, causes: Causes) -> Case | None:
     base, flags = states(node.values.get("state", ""))
     reason = printable(reason_of(node).text, limit=500)
-    words = [_BASES[base]] if base in _BASES else []
+    words = [_BASES[base]] if base in _BASES and not (base == "UNKNOWN" and "INVALID_REG" in flags) else []
     words += [word for flag, word in _FLAGS.items() if flag in flags]
     meant = bool(flags & _MEANT)
     if base == "FUTURE" or (meant and not reason) or not (words or reason):
