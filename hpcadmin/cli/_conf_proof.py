@@ -67,6 +67,8 @@ def lines(proof: Proof) -> Iterator[str]:
     for kind, answer in proof.proven:
         source = "CPUs and devices of the inventory" if kind.node is not None else (
             "no inventory: CPUs and devices as the files say them")
+        if kind.hardware.detected:
+            source += "; GPUs as AutoDetect would find them"
         gres = answer.node.get("Gres", "")
         state = "slurmd ended" if answer.ended else answer.state or "unknown"
         yield printable(f"  {fold(kind.hosts)}: {state}{f' Gres={gres}' if gres not in ('', '(null)') else ''} "

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +29,84 @@ FOLDERS = (CONF, "/var/log/slurm", "/var/spool", "/var/lib/slurm", "/var/log", "
 # Documentation networks: the first is on lo, the second leads nowhere, so that nobody is waited for.
 HERE, NOWHERE = "192.0.2.{}", "198.51.100.1"
 START_S = 60.0
-GROUP = "proof-{}"
+PREFIX = "hpcadmin-proof-"
 
 
 def ask(slurm: Slurm, cluster: Cluster) -> Answer:
     """What slurmctld and slurmd of that Slurm say to these files. Never raises for what the files are."""
     began = time.monotonic()
-    work = Path(tempfile.mkdtemp(prefix="hpcadmin-proof-"))
-    name = GROUP.format(os.getpid())
-    folders = cgroups.lab_folders(name) if cluster.keep_cgroups else ()
-    if folders and not cgroups.make(folders, ["daemons"]):
-        remove_groups(folders)
-        folders = ()
+    sweep()
+    with _stopped_by_signals():
+        work, held = _work()
+        folders: tuple[str, ...] = ()
+        try:
+            folders = groups(work.name) if cluster.keep_cgroups else ()
+            (work / "root").mkdir()
+            (work / "spec.json").write_text(json.dumps(spec(slurm, cluster, folders)), encoding="utf-8")
+            limit = START_S + sum(node.seconds + 25.0 + 30.0 * len(node.jobs) for node in cluster.nodes)
+            lines, problem = _run(work, limit)
+            return _answer(slurm, lines, problem, time.monotonic() - began)
+        finally:
+            remove_groups(folders)
+            shutil.rmtree(work, ignore_errors=True)
+            os.close(held)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and a lost terminal end a proof as Ctrl-C does: nothing is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        (work / "root").mkdir()
-        (work / "spec.json").write_text(json.dumps(spec(slurm, cluster, folders)), encoding="utf-8")
-        limit = START_S + sum(node.seconds + 25.0 + 30.0 * len(node.jobs) for node in cluster.nodes)
-        lines, problem = _run(work, limit)
-        return _answer(slurm, lines, problem, time.monotonic() - began)
+        yield
     finally:
-        remove_groups(folders)
-        shutil.rmtree(work, ignore_errors=True)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _work() -> tuple[Path, int]:
+    """A new folder, and the descriptor by which it is held as long as the proof lasts."""
+    while True:
+        work = Path(tempfile.mkdtemp(prefix=PREFIX))
+        held = os.open(work / "held", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if (work / "held").exists():         # else another proof has just swept it away
+            return work, held
+        os.close(held)
+
+
+def groups(name: str) -> tuple[str, ...]:
+    """Control groups for the daemons of a proof; () where they cannot be made."""
+    folders = cgroups.lab_folders(name)
+    if cgroups.make(folders, ["daemons"]):
+        return folders
+    remove_groups(folders)
+    return ()
+
+
+def sweep() -> None:
+    """What proofs left that were killed: nobody holds their folder any more."""
+    for work in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            if not stat.S_ISDIR(work.lstat().st_mode) or work.lstat().st_uid != os.geteuid():
+                continue
+            held = os.open(work / "held", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_groups(cgroups.lab_folders(work.name))
+            shutil.rmtree(work, ignore_errors=True)
+        except OSError:
+            continue                         # another proof that runs now
+        finally:
+            os.close(held)
 
 
 def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, Any]:
@@ -74,7 +134,8 @@ def _node_spec(node: NodeRun, cluster: Cluster, slurm: Slurm) -> dict[str, Any]:
     parameters = hardware.parameters if slurm.version >= NODE_PARAMETERS else ""
     return {
         "name": node.name, "seconds": node.seconds, "jobs": list(node.jobs), "wait_for_files": node.wait_for_files,
-        "synthetic": hardware.synthetic, "xml": hardware.xml, "tmp_mib": hardware.tmp_mib,
+        "synthetic": hardware.synthetic, "xml": hardware.xml, "detected": hardware.detected,
+        "tmp_mib": hardware.tmp_mib,
         "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres,
         "fresh": list(cluster.fresh),
         "measure": [f"--parameters={parameters}"] if parameters else [],

@@ -157,6 +157,10 @@ def _node(node: Mapping[str, Any], spec: Spec, controller: subprocess.Popen[byte
     folder = f"{space.STATE}/nodes/{name}"
     Path(folder).mkdir(parents=True)
     (Path(folder) / "hwloc.xml").write_text(node["xml"])
+    fake = Path(spec["conf"]).parent / "fake_gpus.conf"
+    fake.unlink(missing_ok=True)
+    if node["detected"]:
+        fake.write_text(node["detected"])
     log = f"{space.STATE}/slurmctld.log"
     before = Path(log).stat().st_size
     first = spawn(lambda: _node_main(node, spec, folder))

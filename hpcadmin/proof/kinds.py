@@ -12,7 +12,7 @@ from hpcadmin.conf.check.rules._hosts import Hosts, mode_of
 from hpcadmin.conf.existing.parts import Configuration, NodeLine
 from hpcadmin.conf.sockets import Mode
 from hpcadmin.model import Inventory, Node
-from hpcadmin.proof import hardware
+from hpcadmin.proof import detected, hardware
 from hpcadmin.proof.parts import Hardware, NodeRun
 
 MAX_KINDS = 200
@@ -96,8 +96,21 @@ def _kind(conf: Configuration, group: Alike, members: tuple[str, ...],
     made = hardware.of_node(node, more_files=_mig_files(group)) if node is not None else _of_line(group, mode)
     if isinstance(made, str):
         return Unproven(members, made)
+    found, why = _detected(group, node)
+    if why:
+        return Unproven(members, why)
     tmp = line.number("tmpdisk") or 0
-    return Kind(group, members, members[0], replace(made, tmp_mib=tmp + 64 if tmp else 0, parameters=mode.value), node)
+    made = replace(made, tmp_mib=tmp + 64 if tmp else 0, parameters=mode.value, detected=found)
+    return Kind(group, members, members[0], made, node)
+
+
+def _detected(group: Alike, node: Node | None) -> tuple[str, str]:
+    """(fake_gpus.conf, ""), or ("", why these nodes cannot be simulated)."""
+    if group.autodetect is None or not group.wants():
+        return "", ""
+    if node is None or "gpus" in node.unknown:
+        return "", f"AutoDetect={group.autodetect.text} needs the node's GPUs: name an inventory that has them"
+    return detected.fake_gpus(node)
 
 
 def sockets_of(conf: Configuration, line: NodeLine) -> Mode:

@@ -17,7 +17,7 @@ from hpcadmin.files import read_bounded
 from hpcadmin.lab import cgroups
 from hpcadmin.model import Inventory
 from hpcadmin.proof import copy, judge
-from hpcadmin.proof.cell import GROUP, ask, remove_groups
+from hpcadmin.proof.cell import ask, groups, remove_groups
 from hpcadmin.proof.kinds import Kind, Unproven, kinds, run_of
 from hpcadmin.proof.parts import Answer, Cluster, NodeAnswer, NodeRun, Slurm
 from hpcadmin.proof.slurm import find
@@ -182,7 +182,6 @@ def _may_have_cgroups() -> bool:
     words = ",".join(h.options for h in cgroups.mounted())
     if not all(name in words for name in _CONTROLLERS):
         return False                     # version 2 wants systemd, which a proof does not have
-    folders = cgroups.lab_folders(f"{GROUP.format(os.getpid())}-try")
-    made = cgroups.make(folders, ["daemons"])
-    remove_groups(folders)
-    return made
+    made = groups(f"proof-try-{os.getpid()}")
+    remove_groups(made)
+    return bool(made)

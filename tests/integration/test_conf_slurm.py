@@ -1,100 +1,220 @@
-"""Rendered files before Slurm's own parsers: the real slurmctld and slurmd register the node, the files as they are."""
+"""conf check --with-slurmd as an admin uses it: the command, what it leaves behind, and what cannot be proven."""
 
+from __future__ import annotations
+
+import json
 import os
-import shutil
+import signal
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import conf_models as m
 import pytest
+from oracle_cases import CASES, conf
+from slurm_roots import NAMES, slurm
 
+from hpcadmin import inventory as stored
+from hpcadmin.conf.check.finding import Severity
+from hpcadmin.conf.existing.read import configure
 from hpcadmin.conf.render import RenderOptions, render
-from hpcadmin.model import Node
-from hpcadmin.site import Cluster, Site, SlurmSite
+from hpcadmin.conf_files import read_folder
+from hpcadmin.errors import SlurmError
+from hpcadmin.model import Cpu, Inventory
+from hpcadmin.proof.parts import Slurm
+from hpcadmin.proof.prove import prove
+from hpcadmin.proof.slurm import find
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and device nodes need root"),
-    pytest.mark.skipif(not (shutil.which("slurmctld") and shutil.which("slurmd") and shutil.which("munged")),
-                       reason="slurmctld, slurmd and munge are not installed"),
 ]
-
-ORACLE = Path(__file__).resolve().parent / "oracle.sh"
-# Not a name that a lab or the machine's own Slurm has: slurmd makes control groups by it.
-NODE = f"oracle{os.getpid()}"
-LIGHT = {"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none"}
-# Lines that a first start always writes.
-USUAL = ("Configured MailProg is invalid", "state file", "Trying backup state save file")
+PARAMETERS = pytest.mark.parametrize("suite", list(NAMES), ids=[s or "own" for s in NAMES])
 
 
-def memory_mib() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 ** 20
+def at_hand(suite: str) -> Slurm:
+    found = slurm(suite)
+    if not isinstance(found, Slurm):
+        pytest.skip(f"{NAMES[suite]}: {found.why}")
+    return found
 
 
-def ask(folder: Path, node: Node, synthetic: str, *, light: bool = False,
-        job: str = "") -> tuple[dict[str, str], list[str]]:
-    """(fields of scontrol show node, error lines of both logs) of a cluster of this one node."""
-    site = Site(cluster=Cluster("oracle", (NODE,)), slurm=SlurmSite(options=LIGHT if light else {}))
-    result = render(m.inventory(([NODE], replace(node, memory_mib=memory_mib()))), site, RenderOptions())
+def written(folder: Path, inventory: Inventory, version: str = "22.05", **site: object) -> Path:
+    result = render(inventory, m.site(**site), RenderOptions(slurm_version=version))
     assert result.problems == ()
-    (folder / "slurm").mkdir()
+    folder.mkdir()
     for name, text in result.files.items():
-        (folder / "slurm" / name).write_text(text)
-    (folder / "hosts").write_text(f"127.0.0.1 localhost\n192.0.2.1 {NODE}\n")
-    (folder / "devices").write_text("".join(f"195 {g.minor} {g.device_file}\n" for g in node.gpus))
-    (folder / "job").write_text(job)
-    done = subprocess.run(
-        ["unshare", "-m", "-n", "-u", "-i", "-p", "-f", "--kill-child", "sh", str(ORACLE), str(folder), NODE],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HWLOC_SYNTHETIC": synthetic}, capture_output=True, text=True,
-        timeout=60, check=False)
-    for left in Path("/sys/fs/cgroup").glob(f"*/slurm_{NODE}"):
-        left.rmdir()
-    logs = [line for path in sorted((folder / "log").glob("*.log")) for line in path.read_text().splitlines()]
-    assert done.returncode == 0, (done.stderr, logs[-5:])
-    errors = [line for line in logs
-              if ("error" in line or "fatal" in line) and not any(usual in line for usual in USUAL)]
-    text = (folder / "node").read_text()
-    return dict(word.split("=", 1) for word in text.split() if "=" in word), errors
+        (folder / name).write_text(text)
+    return folder
 
 
-CASES = [
-    # node, HWLOC_SYNTHETIC, Gres that Slurm must report, Sockets
-    ("H100", "pack:2 core:56 pu:2", "gpu:h100:8(S:0-1)", 2),
-    ("A100P", "pack:2 core:32 pu:2", "gpu:a100:4(S:0-1)", 2),
-    ("NPS4", "pack:2 numa:4 core:16 pu:2", "gpu:a100:8(S:1,3,5,7)", 8),
-    ("T4", "pack:1 core:8 pu:1", "gpu:t4:1", 1),
-    ("BIG_CPU", "pack:2 core:48 pu:2", "(null)", 2),
-]
+def hpcadmin(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "hpcadmin", *argv], capture_output=True, text=True, timeout=120,
+                          check=False, env=environment())
 
 
-@pytest.mark.parametrize("light", [False, True], ids=["cgroups", "light"])
-@pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
-def test_the_node_registers(tmp_path: Path, case: tuple[str, str, str, int], *, light: bool) -> None:
-    which, synthetic, gres, sockets = case
-    node: Node = getattr(m, which)
-    found, errors = ask(tmp_path, node, synthetic, light=light)
-    assert errors == []
-    assert found["State"] == "IDLE"
-    assert found["Gres"] == gres
-    assert int(found["Sockets"]) == sockets
-    assert int(found["CPUTot"]) == node.cpu.cpus
-    assert int(found["RealMemory"]) < memory_mib()
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "HPCADMIN_"))}
+    return {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 
-def test_jobs_get_the_gpus_in_pci_bus_order(tmp_path: Path) -> None:
-    """Minors are 2,3,0,1 in bus order: a job's index counts the bus, not the minors."""
-    job = ("srun -Q -n1 --gres=gpu:a100:1 sh -c 'echo one $CUDA_VISIBLE_DEVICES'\n"
-           "srun -Q -n1 --gres=gpu:a100:4 sh -c 'echo all $CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES.'\n")
-    _, errors = ask(tmp_path, m.A100P, "pack:2 core:32 pu:2", light=True, job=job)
-    said = (tmp_path / "job.out").read_text()
-    assert said.splitlines() == ["one 0", "all 0,1,2,3 ."], said
-    assert errors == []
+def left_behind() -> list[str]:
+    """Folders, control groups, mounts and daemons of proofs."""
+    found = [str(path) for path in Path("/tmp").glob("hpcadmin-proof-*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob("*/hpcadmin-lab-*proof*")]
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "hpcadmin-proof" in line]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"hpcadmin.proof.inside" in (folder / "cmdline").read_bytes():
+                found.append(f"process {folder.name}")
+        except OSError:
+            continue
+    return found
 
 
-def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
-    """The oracle itself: a node with fewer cores than its line says must not be IDLE."""
-    lacking = replace(m.A100P, cpu=m.cpu(2, 64))
-    found, errors = ask(tmp_path, lacking, "pack:2 core:32 pu:2", light=True)
-    assert "INVAL" in found["State"], found
-    assert errors
+def gone(before: list[str]) -> list[str]:
+    """What is there now and was not before; what was killed takes a moment."""
+    for _ in range(100):
+        new = [item for item in left_behind() if item not in before]
+        if not new:
+            return []
+        time.sleep(0.05)
+    return new
+
+
+TWO = m.inventory((m.names("h", 4), m.H100), (m.names("c", 2), m.BIG_CPU))
+
+
+@PARAMETERS
+def test_the_command_proves_rendered_files(tmp_path: Path, suite: str) -> None:
+    found = at_hand(suite)
+    version = f"{found.version[0]}.{found.version[1]:02}"
+    folder = written(tmp_path / "slurm", TWO, version)
+    stored.save(tmp_path / "inventory.json", TWO)
+    before = left_behind()
+    root = ["--slurm-root", found.root] if found.root else []
+    done = hpcadmin("conf", "check", str(folder), "--with-slurmd", *root, "--inventory",
+                    str(tmp_path / "inventory.json"), "--slurm-version", version, "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, (told["findings"], done.stderr)
+    assert told["proof"]["proven"] is True
+    assert told["proof"]["slurm"] == found.text
+    assert {kind["nodes"]: (kind["state"], kind["gres"]) for kind in told["proof"]["kinds"]} == {
+        "h[01-04]": ("IDLE", "gpu:h100:8(S:0-1)"), "c[01-02]": ("IDLE", "(null)")}
+    assert all(change["why"] for change in told["proof"]["changed_in_copy"])
+    assert gone(before) == []
+
+
+def test_what_slurm_refuses_fails_with_its_line(tmp_path: Path) -> None:
+    case = next(c for c in CASES if c.name == "D")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name, text in conf(case).items():
+        (folder / name).write_text(text)
+    done = hpcadmin("conf", "check", str(folder), "--with-slurmd")
+    assert done.returncode == 1
+    assert "vm registers as INVAL: Invalid GRES Links value" in done.stdout
+    assert f"{folder}/gres.conf:1: INVALID: vm registers" in done.stdout
+    assert "in the copy: " not in done.stdout or "MailProg" not in done.stdout
+
+
+def test_a_fatal_line_names_file_and_line(tmp_path: Path) -> None:
+    files = conf(CASES[0])
+    (tmp_path / "slurm.conf").write_text(files["slurm.conf"] + "NoSuchKey=1\n")
+    proof = prove(read_folder(tmp_path), str(tmp_path))
+    first = proof.findings[0]
+    assert first.severity is Severity.FATAL
+    assert "slurmctld does not start" in first.what
+    assert str(first.place) == f"{tmp_path}/slurm.conf:{files['slurm.conf'].count(chr(10)) + 1}"
+    assert [left.why for left in proof.unproven] == ["slurmctld does not run"]
+
+
+def test_a_missing_device_is_told_without_waiting_for_it() -> None:
+    case = next(c for c in CASES if c.name == "V")
+    machine = Inventory((replace(m.H100, name="vm", memory_mib=2000, gpus=m.H100.gpus[:1]),))
+    proof = prove(configure(conf(case)), "", machine)
+    assert proof.seconds < 15
+    assert [(f.severity, str(f.place)) for f in proof.findings][:1] == [(Severity.FATAL, "gres.conf:2")]
+    assert "/dev/nvidia9" in proof.findings[0].what
+
+
+def test_fewer_cores_than_the_line_says_are_seen(tmp_path: Path) -> None:
+    folder = written(tmp_path / "slurm", m.inventory((["n1"], replace(m.A100P, cpu=m.cpu(2, 64)))))
+    real = m.inventory((["n1"], m.A100P))
+    proof = prove(read_folder(folder), str(folder), real)
+    assert [f.severity for f in proof.findings][:1] == [Severity.INVALID]
+    assert "Low socket*core*thread count" in proof.findings[0].what
+
+
+def test_memory_is_compared_with_the_inventory(tmp_path: Path) -> None:
+    """slurmd itself cannot tell: it has this machine's."""
+    folder = written(tmp_path / "slurm", TWO)
+    smaller = m.inventory((m.names("h", 4), replace(m.H100, memory_mib=1_000_000)), (m.names("c", 2), m.BIG_CPU))
+    proof = prove(read_folder(folder), str(folder), smaller)
+    assert [(f.severity, f.rule) for f in proof.findings] == [(Severity.INVALID, "proof.agrees")]
+    assert "has 1000000 MiB" in proof.findings[0].what
+
+
+@PARAMETERS
+def test_autodetect_finds_what_the_inventory_has(tmp_path: Path, suite: str) -> None:
+    found = at_hand(suite)
+    mixed = replace(m.H100, gpus=(*m.gpus("Tesla P100-PCIE-16GB", m.H100_CPU, [0, 0]),
+                                  *m.gpus("NVIDIA RTX A5000", m.H100_CPU, [0, 0, 1])[2:]), gpu_links=())
+    nodes = m.inventory((["h1"], m.H100), (["m1"], mixed))
+    folder = written(tmp_path / "slurm", nodes, f"{found.version[0]}.{found.version[1]:02}", autodetect="nvml")
+    proof = prove(read_folder(folder), str(folder), nodes, slurm_root=found.root)
+    assert [f for f in proof.findings if f.severity is not Severity.NOTE] == []
+    assert [a.node["Gres"] for _, a in proof.proven] == ["gpu:h100:8(S:0-1)", "gpu:p100:2(S:0),gpu:a5000:1(S:1)"]
+
+
+def test_autodetect_without_an_inventory_is_not_proven(tmp_path: Path) -> None:
+    folder = written(tmp_path / "slurm", TWO, autodetect="nvml")
+    done = hpcadmin("conf", "check", str(folder), "--with-slurmd")
+    assert done.returncode == 3, done.stdout
+    assert "incomplete: not proven with slurmd: h[01-04]: AutoDetect=nvml needs the node's GPUs" in done.stdout
+
+
+def test_uneven_packages_and_memory_without_cpus() -> None:
+    """CPUs that no HWLOC_SYNTHETIC describes go as XML."""
+    cores = tuple(replace(core, socket=0 if place < 4 else 1) for place, core in enumerate(m.cpu(1, 6, 1).cores))
+    cpu = Cpu("odd", "x86_64", 2, None, 1, cores, m.cpu(1, 6, 1).numa)
+    text = conf(CASES[0])["slurm.conf"].replace(CASES[0].line, "CPUs=6 RealMemory=1000").replace("GresTypes=gpu\n", "")
+    proof = prove(configure({"slurm.conf": text}), "", Inventory((replace(m.BIG_CPU, name="vm", cpu=cpu),)))
+    assert proof.proven[0][0].hardware.xml
+    assert proof.proven[0][1].state == "IDLE"
+    assert proof.proven[0][1].slurmd["actual cpus"] == "6"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_ended(tmp_path: Path, how: signal.Signals) -> None:
+    case = next(c for c in CASES if c.name == "V")
+    files = conf(case)
+    program = ("from hpcadmin.proof.cell import ask\nfrom hpcadmin.proof.parts import Cluster, Hardware, NodeRun\n"
+               f"from hpcadmin.proof.slurm import find\nnode = NodeRun('vm', Hardware({case.cpus!r}), "
+               f"wait_for_files=True)\nask(find(), Cluster({files!r}, (node,), keep_cgroups=True))\n")
+    before = left_behind()
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment(), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)
+    for _ in range(200):
+        if any(item.startswith("process") for item in left_behind() if item not in before):
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(how)
+    process.wait(30)
+    if how is signal.SIGKILL:
+        # Its own folder it cannot take away; the next proof does.
+        prove(configure(conf(CASES[-1])), "")
+    assert gone(before) == []
+
+
+def test_what_cannot_be_proven_is_one_line(tmp_path: Path) -> None:
+    folder = written(tmp_path / "slurm", TWO)
+    done = hpcadmin("conf", "check", str(folder), "--slurm-root", str(tmp_path))
+    assert done.returncode == 3, done.stdout
+    assert f"incomplete: not proven with slurmd: {tmp_path}: is no folder with a system in it" in done.stdout
+    (tmp_path / "usr").mkdir()
+    with pytest.raises(SlurmError, match="slurmctld, slurmd, munged"):
+        find(str(tmp_path))
