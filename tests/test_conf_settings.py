@@ -193,6 +193,11 @@ def test_defaults_of_partitions_stand_before_them_and_are_theirs() -> None:
     at = [text.index(f"PartitionName={name}") for name in ("DEFAULT DefaultTime=1:00:00 MaxTime=1-0", "cpu", "gpu")]
     assert at == sorted(at)
     assert not any("MaxTime" in note for note in go(site, MIXED).notes)
+    some = replace(m.SITE, partitions={"DEFAULT": {"Nodes": "gpu[01-04]"}, "a": {}, "b": {"Nodes": "cpu[01-12]"}})
+    assert partition(go(some, MIXED), "a") == {"PartitionName": "a", "DefCpuPerGPU": "28", "DefMemPerCPU": "9121"}
+    assert partition(go(some, MIXED), "b")["Nodes"] == "cpu[01-12]"
+    wrong = replace(m.SITE, partitions={"DEFAULT": {"nodes": "x1"}, "a": {}})
+    assert "partitions.DEFAULT.nodes: [partitions.DEFAULT] names x1" in told(go(wrong))
 
 
 def test_what_is_in_no_partition_is_said() -> None:

@@ -47,7 +47,9 @@ def install(result: Rendering, inventory: Inventory, site: Site, name: str, *, y
         if not sys.stdin.isatty():
             raise UsageError("--install asks, and there is nobody to answer", hint="--yes installs without asking")
         count = len(planned.changes)
-        click.confirm(f"Write {count} file{'s' if count > 1 else ''} to {folder}?", abort=True, err=True)
+        if not click.confirm(f"Write {count} file{'s' if count > 1 else ''} to {folder}?", err=True):
+            complain("nothing installed")
+            return EXIT_FAILED
     done = conf_write.write(planned, secret=result.secret, owner=result.owner)
     for changed in done.names:
         click.echo(f"wrote {folder / changed}" if changed in files else f"took away {folder / changed}")

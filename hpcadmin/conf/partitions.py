@@ -61,7 +61,8 @@ def partitions(site: Site, hardware: Sequence[Hardware], policy: Policy,
     lines = []
     if common:
         lines.append(_default_line(common))
-    described = [_own(name, own[name], everything) for name in sorted(own)] if own else _by_kind(site, hardware)
+    described = ([_own(name, own[name], common, everything) for name in sorted(own)] if own
+                 else _by_kind(site, hardware))
     covered: set[str] = set()
     for entries, table, nodes, wrong in described:
         problems += wrong
@@ -136,33 +137,35 @@ def _derived(name: str, nodes: list[str], why: str, *, named: bool, default: boo
     return entries, {}, set(nodes), []
 
 
-def _own(name: str, table: _Table, everything: list[str]) -> _Described:
+def _own(name: str, table: _Table, common: _Table, everything: list[str]) -> _Described:
     source = f"site.toml [partitions.{name}]"
     entries = [Entry("PartitionName", name, "the site's own", source, f"partitions.{name}")]
     nodes = set(everything)
     problems: list[Problem] = []
-    if "nodes" not in table:
+    named = table.get("nodes") or common.get("nodes")
+    if named is None:
         entries.append(Entry("Nodes", slurm_list(everything), "all nodes, since the site names none", "inventory"))
     else:
-        nodes, problems = _nodes(name, table["nodes"].value, everything)
+        nodes, problems = _nodes(named, everything)
     for key in sorted(table, key=lambda k: (k != "nodes", k)):
         entries.append(Entry(table[key].key, table[key].value, _why(table[key]), source, table[key].path))
     return entries, table, nodes, problems
 
 
-def _nodes(name: str, nodes: str, everything: list[str]) -> tuple[set[str], list[Problem]]:
-    if nodes.casefold() == "all":
+def _nodes(named: Own, everything: list[str]) -> tuple[set[str], list[Problem]]:
+    if named.value.casefold() == "all":
         return set(everything), []
-    key = f"partitions.{name}.Nodes"
+    key = named.path
+    table = key.rpartition(".")[0]
     try:
-        found = set(expand(nodes))
+        found = set(expand(named.value))
     except UsageError as exc:
-        return set(), [Problem(Kind.SITE, f"[partitions.{name}] {exc}", key=key)]
+        return set(), [Problem(Kind.SITE, f"[{table}] {exc}", key=key)]
     unknown = found - set(everything)
     if not unknown:
         return found, []
-    return found, [Problem(Kind.SITE, f"[partitions.{name}] names {slurm_list(unknown)}, which the inventory does not "
-                           "have", key=key, hint="discover these nodes too, or take them out")]
+    return found, [Problem(Kind.SITE, f"[{table}] names {slurm_list(unknown)}, which the inventory does not have",
+                           key=key, hint="discover these nodes too, or take them out")]
 
 
 def _part(hardware: Sequence[Hardware], nodes: set[str]) -> list[tuple[Hardware, int]]:
