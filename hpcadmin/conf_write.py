@@ -140,8 +140,7 @@ def write(planned: Plan, *, secret: Sequence[str] = (), owner: str = "", program
             if backup is not None and (backup / UNFINISHED).exists():
                 shutil.rmtree(backup, ignore_errors=True)
             if isinstance(exc, OSError):
-                where = exc.filename if isinstance(exc.filename, str) else str(folder)
-                raise StoreError(f"cannot be written: {exc.strerror}; nothing was changed", where=where) from exc
+                raise StoreError(f"cannot be written: {exc.strerror}; nothing was changed", where=str(folder)) from exc
             raise
     return Written(tuple(change.name for change in planned.changes), backup)
 
