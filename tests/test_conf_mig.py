@@ -77,6 +77,15 @@ def test_the_site_may_name_slices() -> None:
     assert "ampere_3g.20gb is no part of nvidia_a100_3g.20gb" in told(go(c.MIG, wrong))
 
 
+def test_slices_beside_shares_only_where_slurm_tells_them_apart() -> None:
+    """On 22.05 no job step with a MIG device starts in a cluster that has shards."""
+    site = replace(NVML, nodes=(NodeGroup("s", "s1", shards=4),))
+    inventory = m.inventory((["n1"], c.MIG), (["s1"], c.L40S))
+    for version, wrong in (("22.05", True), ("23.02", True), ("23.11", False), ("26.05", False)):
+        result = render(inventory, site, RenderOptions(slurm_version=version))
+        assert any("no job step with a MIG device" in p.what for p in result.problems) is wrong
+
+
 def test_a_change_that_waits_for_a_reset_is_said() -> None:
     node = replace(m.H100, gpus=(replace(m.H100.gpus[0], mig="Disabled", mig_pending="Enabled"), *m.H100.gpus[1:]))
     result = go(node, m.SITE)

@@ -14,7 +14,7 @@ from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.sockets import WORDS, Choice, Mode, Place, choose, choose_common, lost, places
 
-# The last release that takes Cores= which are a part of a socket; and the last but those that take several sockets.
+# The last release that takes Cores= which are a part of a socket.
 PARTS_UNTIL: Version = (24, 5)
 _OPTION = "slurm.options.SlurmdParameters"
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from hpcadmin.conf import mig
 from hpcadmin.conf.autodetect import LIBRARIES
 from hpcadmin.conf.gpus import Device, Terms
+from hpcadmin.conf.keys import Version
 from hpcadmin.conf.machines import Written, interleaved
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.parts import Kind, Problem
 
+MULTIPLE_UNTIL: Version = (23, 2)
 _NVSWITCH = 8                    # GPUs from which on NVLinks between all of them go over switches
 
 
@@ -33,6 +35,18 @@ def about_gres(written: Sequence[Written], terms: Terms) -> list[str]:
     if shared and "select/cons_tres" not in _select(terms):
         notes.append(f"gres/{' and gres/'.join(shared)} need SelectType=select/cons_tres")
     return notes
+
+
+def cut_and_shared(written: Sequence[Written], terms: Terms) -> list[Problem]:
+    """MIG devices have several files each, which the plug-ins of shards and MPS took for several devices before 23.02.7:
+    tried on 22.05, no job step with such a device starts where one of them is in GresTypes."""
+    shared = sorted({w.gres.shared for w in written if w.gres.shared})
+    cut = [w.machine.name for w in written if any(device.several for device in w.devices)]
+    if not shared or not cut or (terms.version is not None and terms.version > MULTIPLE_UNTIL):
+        return []
+    return [Problem(Kind.SITE, f"gres/{' and gres/'.join(shared)} beside MIG devices ({slurm_list(cut)}): up to Slurm "
+                    "23.02.6 no job step with a MIG device would start", key="nodes",
+                    hint="leave one out, or name a later version with --slurm-version")]
 
 
 def _select(terms: Terms) -> str:

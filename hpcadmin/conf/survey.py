@@ -12,7 +12,7 @@ from hpcadmin.conf.machines import Machine, Written, groups_by_node, place, read
 from hpcadmin.conf.modes import PARTS_UNTIL, Modes
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.nodelines import classes
-from hpcadmin.conf.notes import about_gres
+from hpcadmin.conf.notes import about_gres, cut_and_shared
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.typenames import types_of
 from hpcadmin.errors import UsageError
@@ -41,7 +41,7 @@ def survey(inventory: Inventory, site: Site, *, slurm_version: str = "", as_is: 
     types = types_of((gpu for node in inventory.nodes for gpu in node.gpus), site.slurm.gpu_types)
     terms = Terms(types, site, version, site.slurm.partial_cores)
     written, modes, found = _place(machines, terms)
-    problems += found
+    problems += [*found, *cut_and_shared(written, terms)]
     if not as_is:
         problems += _deviating(inventory, written)
     notes += [*types.notes, *modes.notes(), *about_gres(written, terms)]
