@@ -369,3 +369,19 @@ def test_three_levels_read_back() -> None:
         assert conf.faults == ()
         assert {switch.name: (switch.switches, switch.nodes) for switch in conf.topologies[0].switches}["agg-1"] == (
             ("tor-1-0", "tor-1-1"), ())
+
+
+def test_an_incomplete_dump_is_said() -> None:
+    found = inventory(trees.fat_tree(2, 1, 3, 1))
+    cut = replace(found, fabrics=(replace(found.fabrics[0], incomplete=("line 7 cannot be read",)),))
+    assert planned(cut).notes == ["the infiniband fabric is incomplete: line 7 cannot be read"]
+
+
+def test_two_networks_that_lldp_cannot_tell_apart() -> None:
+    """As many nodes on a leaf of either, otherwise grouped: the site names the leaves that jobs use."""
+    nodes = tuple(Node(f"n{number}", neighbours=(("eth0", f"a{number // 3}", f"swp{number}"),
+                                                 ("eth1", f"b{number % 3}", f"swp{number}"))) for number in range(9))
+    assert "as n0 on a0, b0" in problems(Inventory(nodes))[0]
+    assert lines(Inventory(nodes), site(fabric=["a*"]))[0] == "SwitchName=top Switches=a[0-2]"
+    rated = tuple(replace(node, nics=(Nic("eth0", rate_gbps=1.0), Nic("eth1", rate_gbps=25.0))) for node in nodes)
+    assert lines(Inventory(rated))[0] == "SwitchName=top Switches=b[0-2]"

@@ -24,8 +24,9 @@ from topology_models import (
 )
 
 from hpcadmin.conf.parts import Entry, Line
+from hpcadmin.conf.topology import topology_files
 from hpcadmin.conf.topology_choice import partition_lines
-from hpcadmin.model import Failed, Gpu, Inventory, Node
+from hpcadmin.model import Fabric, Failed, Gpu, Inventory, Node
 from hpcadmin.site import parse_site
 
 RACKS = ["BlockName=rack01 Nodes=rack01-n[01-18]", "BlockName=rack02 Nodes=rack02-n[01-18]",
@@ -288,3 +289,24 @@ def test_yaml_reads_names_as_texts(name: str) -> None:
 
 def test_gpus_without_a_fabric_have_no_blocks() -> None:
     assert planned(Inventory(tuple(Node(f"n{n}", gpus=(Gpu("nvidia", 0, "T4"),)) for n in range(3)))).files == {}
+
+
+def test_faults_are_notes_where_files_are_wanted_as_it_is() -> None:
+    nodes = list(nvl(3))
+    nodes[0] = replace(nodes[0], gpus=(replace(nodes[0].gpus[0], fabric_clique="7"), *nodes[0].gpus[1:]))
+    found = Inventory(tuple(nodes))
+    names = [node.name for node in nodes]
+    plan = topology_files(found, site(plugin="block"), names, V26, as_is=True)
+    assert plan.problems == []
+    assert any(note.startswith("rack01-n01: its GPUs are in 2 NVLink domains") for note in plan.notes)
+    assert "rack01-n[02-18]" in texts(plan)["topology.yaml"]
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    for version in (None, V22, V24, V26):
+        for plugin in ("", "tree", "block", "none"):
+            plan = planned(Inventory(()), site(plugin=plugin), version)
+            assert plan.files == {}
+        nodes = (Node("a"), Node("b"))
+        bare = planned(Inventory(nodes, fabrics=(Fabric("infiniband"), Fabric("ethernet"))), site(), version)
+        assert (bare.files, bare.problems, bare.notes) == ({}, [], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -100,6 +100,8 @@ def _one_network(view: View, names: set[str], tree: Tree) -> tuple[View, tuple[P
     reach = _reach(view)
     rivals = _rivals(reach)
     if not rivals:
+        if _unsure(view):
+            tree.problems.append(_alike(view))
         return view, parts
     told = "; ".join(f"that of {root} has {len(reach[root])} nodes on {sum(reach[root].values())} cables"
                      for root in sorted(rivals))
@@ -149,23 +151,41 @@ def _rivals(reach: dict[str, dict[str, int]]) -> set[str]:
 
 def _agree(parts: Sequence[Part], view: View) -> bool:
     """Most nodes are placed, few are as much at home in another unit (a crossed cable), and one switch reaches all."""
-    placed = {node: place for place, part in enumerate(parts) for node in part.nodes}
-    unit_of = {leaf: place for place, part in enumerate(parts) for leaf in part.devices if part.level == 1}
-    by_host = leaves_by_host(view.cables)
-    if 2 * len(placed) < len(by_host):
-        return False
-    unsure = 0
-    for host, leaves in by_host.items():
-        weight: dict[int, int] = defaultdict(int)
-        for leaf, count in leaves.items():
-            if leaf in unit_of:
-                weight[unit_of[leaf]] += count
-        own = placed.get(host)
-        unsure += own is not None and any(count >= weight[own] for place, count in weight.items() if place != own)
-    if 4 * unsure > len(by_host):
+    if 2 * sum(len(part.nodes) for part in parts) < len({cable.host for cable in view.cables}) or _unsure(view):
         return False
     under = {place for part in parts for place in part.below}
     return sum(place not in under for place in range(len(parts))) == 1 or all(part.level == 1 for part in parts)
+
+
+def _unsure(view: View) -> bool:
+    """Whether many nodes are as much at home in another unit, with as many nodes on its leaves or nodes of its own:
+    then nothing but the names of the switches would decide."""
+    unit_of = {leaf: place for place, unit in enumerate(view.units) for leaf in unit.leaves}
+    home = {node: place for place, unit in enumerate(view.units) for node in unit.nodes}
+    by_host = leaves_by_host(view.cables)
+    on_leaf = Counter(leaf for leaves in by_host.values() for leaf in leaves)
+    size = [max((on_leaf[leaf] for leaf in unit.leaves), default=0) for unit in view.units]
+    unsure = 0
+    for host, leaves in by_host.items():
+        weight: Counter[int] = Counter()
+        for leaf, count in leaves.items():
+            weight[unit_of[leaf]] += count
+        own = home.get(host)
+        unsure += own is not None and any(
+            weight[place] >= weight[own] and (view.units[place].nodes or size[place] == size[own])
+            for place in weight if place != own)
+    return 4 * unsure > len(by_host)
+
+
+def _alike(view: View) -> Problem:
+    by_host = leaves_by_host(view.cables)
+    host, leaves = max(sorted(by_host.items()), key=lambda item: len(item[1]))
+    hint = "name the tree in [topology.switches]"
+    if loose(view):
+        hint = f'[topology] fabric = ["{min(leaves)}", …] names the switches that jobs use (patterns as leaf*)'
+    return Problem(Kind.SITE, f"many nodes hang alike on switches that hold other nodes together, as {host} on "
+                   f"{some(sorted(leaves))}: which of them is the network that jobs use is not known",
+                   key="topology.fabric", hint=hint)
 
 
 def _grown(view: View, parts: Sequence[Part], source: str) -> Growing:
