@@ -11,7 +11,8 @@ from hpcadmin.conf.existing.read import MAX_NESTING, configure
 
 
 def slurm(text: str, **more: str) -> Configuration:
-    return configure({"slurm.conf": text, **{".".join(name.rsplit("_", 1)): body for name, body in more.items()}})
+    return configure({"slurm.conf": text, "/dev/null": "",
+                      **{".".join(name.rsplit("_", 1)): body for name, body in more.items()}})
 
 
 def fatal(conf: Configuration) -> list[str]:
@@ -75,6 +76,7 @@ def test_a_setting(text: str, expected: str) -> None:
     ("Include %c.conf", "ClusterName= has to stand above"),
     ("Include other.conf", "not given"),
     ("Include slurm.conf", "includes itself"),
+    ("Include /dev/null# a comment", "right behind the name"),
 ])
 def test_what_slurm_refuses(text: str, words: str) -> None:
     found = fatal(slurm(f"ClusterName=c\n{text}\n" if "%c" not in text and "\ufeff" not in text else text))
@@ -94,6 +96,7 @@ def test_what_slurm_refuses(text: str, words: str) -> None:
     ("NodeSet=s Nodes=n1\nNodeSet=s Nodes=n2", "stands twice"),
     ("PartitionName=q Nodes=block{b1}", "node list function"),
     ("NodeName=n[1-2]-ib", "23.11 takes it"),
+    ("Include /dev/null", "without a newline"),
 ])
 def test_what_slurm_takes_otherwise_than_it_looks(text: str, words: str) -> None:
     conf = slurm(text)

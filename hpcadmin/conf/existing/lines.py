@@ -47,6 +47,7 @@ class Logical:
     last: int
     text: str
     starts: tuple[tuple[int, int], ...]
+    tail: str = ""                       # the comment behind it; a newline where the file ends without one
 
     def line_of(self, offset: int) -> int:
         return next((line for start, line in reversed(self.starts) if start <= offset), self.first)
@@ -90,7 +91,8 @@ def logical(lines: tuple[str, ...]) -> Iterator[Logical]:
         pieces.append(piece)
         length += len(piece)
         if not goes_on:
-            yield Logical(first, number, "".join(pieces), tuple(starts))
+            tail = raw[visible(raw):] or ("\n" if number == len(lines) else "")
+            yield Logical(first, number, "".join(pieces), tuple(starts), tail)
             pieces, starts, length = [], [], 0
     if starts:
         yield Logical(first, len(lines), "".join(pieces), tuple(starts))
@@ -142,7 +144,7 @@ def _statement(item: Logical, path: str, line_keys: frozenset[str]) -> tuple[Sta
     if include:
         rest = item.text[include.end():].strip(WHITE)
         told = [Fault(place, f"Slurm cannot read {_short(rest)} after the name of the included file")] if rest else []
-        return Statement(place, item.last, (Value("Include", include[1], place),), text), told
+        return Statement(place, item.last, (Value("Include", include[1], place),), text), told or [*_open(item, place)]
     values: list[Value] = []
     faults: list[Fault] = []
     at = 0
@@ -160,6 +162,18 @@ def _statement(item: Logical, path: str, line_keys: frozenset[str]) -> tuple[Sta
     if rest and not any(f.fatal for f in faults):
         faults.append(Fault(Place(path, item.line_of(at)), f"Slurm cannot read {_short(rest)}: {_why(rest)}"))
     return Statement(place, item.last, tuple(values), text), faults
+
+
+def _open(item: Logical, place: Place) -> Iterator[Fault]:
+    """Slurm looks for a blank behind the name without regard to where the line ends."""
+    if item.text[-1:] in WHITE or not item.tail:
+        return
+    if item.tail == "\n":
+        yield Fault(place, "Include on the last line without a newline behind it: Slurm may read on behind the end of "
+                    "the file", fatal=False)
+    elif " " in item.tail.strip(WHITE) or "\t" in item.tail.strip(WHITE):
+        yield Fault(place, "a comment right behind the name of the included file: Slurm takes its words as settings; "
+                    "put a blank before the #")
 
 
 def _why(rest: str) -> str:
