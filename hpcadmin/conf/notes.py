@@ -38,8 +38,8 @@ def about_gres(written: Sequence[Written], terms: Terms) -> list[str]:
 
 
 def cut_and_shared(written: Sequence[Written], terms: Terms) -> list[Problem]:
-    """MIG devices have several files each, which the plug-ins of shards and MPS took for several devices before 23.02.7:
-    tried on 22.05, no job step with such a device starts where one of them is in GresTypes."""
+    """MIG devices have several files each, which the plug-ins of shards and MPS took for several devices up to 23.02.6:
+    tried on 22.05, no job step with such a device starts where shard is in GresTypes."""
     shared = sorted({w.gres.shared for w in written if w.gres.shared})
     cut = [w.machine.name for w in written if any(device.several for device in w.devices)]
     if not shared or not cut or (terms.version is not None and terms.version > MULTIPLE_UNTIL):
