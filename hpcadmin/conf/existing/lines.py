@@ -8,6 +8,7 @@ the rest of the line (NodeName=, PartitionName=, Name= in gres.conf, ...).
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -50,7 +51,9 @@ class Logical:
     tail: str = ""                       # the comment behind it; a newline where the file ends without one
 
     def line_of(self, offset: int) -> int:
-        return next((line for start, line in reversed(self.starts) if start <= offset), self.first)
+        if len(self.starts) == 1:
+            return self.first
+        return self.starts[bisect_right(self.starts, (offset, self.last)) - 1][1]
 
 
 def scan(text: str, path: str, name: str) -> tuple[SourceFile, tuple[Fault, ...]]:
@@ -149,10 +152,11 @@ def _statement(item: Logical, path: str, line_keys: frozenset[str]) -> tuple[Sta
     faults: list[Fault] = []
     at = 0
     while match := _PAIR.match(item.text, at):
-        where = Place(path, item.line_of(match.start(1)))
+        where = place if item.first == item.last else Place(path, item.line_of(match.start(1)))
         value = match[4] if match[4] is not None else match[5]
         values.append(Value(match[1], value, where))
-        faults += _misread(match, where)
+        if match[2] or match[3] or (match[5] and '"' in value):
+            faults += _misread(match, where)
         at = match.end()
         if len(values) == 1 and match[1].casefold() not in line_keys and item.text[at:].strip(WHITE):
             rest = item.text[at:].strip(WHITE)
