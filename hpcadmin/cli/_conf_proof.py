@@ -67,7 +67,7 @@ def lines(proof: Proof) -> Iterator[str]:
     for kind, answer in proof.proven:
         source = "CPUs and devices of the inventory" if kind.node is not None else (
             "no inventory: CPUs and devices as the files say them")
-        if kind.hardware.detected:
+        if kind.hardware.detected or kind.hardware.driver:
             source += "; GPUs as AutoDetect would find them"
         gres = answer.node.get("Gres", "")
         state = "slurmd ended" if answer.ended else answer.state or "unknown"

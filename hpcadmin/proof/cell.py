@@ -135,6 +135,7 @@ def _node_spec(node: NodeRun, cluster: Cluster, slurm: Slurm) -> dict[str, Any]:
     return {
         "name": node.name, "seconds": node.seconds, "jobs": list(node.jobs), "wait_for_files": node.wait_for_files,
         "synthetic": hardware.synthetic, "xml": hardware.xml, "detected": hardware.detected,
+        "driver": [list(entry) for entry in hardware.driver],
         "tmp_mib": hardware.tmp_mib,
         "devices": [[d.path, d.major, d.minor] for d in hardware.devices], "gres": cluster.with_gres,
         "fresh": list(cluster.fresh),

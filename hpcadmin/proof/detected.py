@@ -1,7 +1,9 @@
-"""GPUs as AutoDetect would find them on a node, for slurmd's own test file fake_gpus.conf (interfaces/gpu.c)."""
+"""GPUs as AutoDetect finds them on a node: what the driver shows, or slurmd's own test file fake_gpus.conf where a
+library would be asked (interfaces/gpu.c)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpcadmin.conf.gpus import FLAGS, bus_order, device_file
@@ -10,8 +12,26 @@ from hpcadmin.gpu_types import autodetected
 from hpcadmin.model import Gpu, Node
 from hpcadmin.text import fold_ids
 
-FILE = "fake_gpus.conf"
 MAX_LINE = 250
+BY_DRIVER = ("nvidia", "full")           # of AutoDetect=: needs no library, only /proc and /sys
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+
+
+def driver(node: Node) -> tuple[tuple[str, str, str], ...]:
+    """For each NVIDIA GPU its PCI address, and what the driver tells; () where the inventory lacks some of it."""
+    found = []
+    for gpu in node.gpus:
+        if gpu.vendor != "nvidia" or gpu.minor is None or not _ADDRESS.match(gpu.pci):
+            return ()
+        cpus = fold_ids(gpu.local_cpus or (c for core in node.cpu.cores for c in core.cpus))
+        information = (f"Model: \t\t {_one_line(gpu.model)}\nIRQ:   \t\t 0\nGPU UUID: \t {_one_line(gpu.uuid)}\n"
+                       f"Bus Type: \t PCIe\nBus Location: \t {gpu.pci}\nDevice Minor: \t {gpu.minor}\n")
+        found.append((gpu.pci, information, cpus))
+    return tuple(found)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]
 
 
 def fake_gpus(node: Node) -> tuple[str, str]:

@@ -238,6 +238,8 @@ def _node_main(node: Mapping[str, Any], spec: Spec, folder: str) -> None:
     sc.mount("none", "/", flags=sc.MS_REC | sc.MS_PRIVATE)
     sc.mount("proc", "/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
     space.devices(Path("/dev"), [tuple(d) for d in node["devices"]])
+    if node["driver"]:
+        space.nvidia_driver(node["driver"])
     for path in node["fresh"]:               # spool and pid files: another node's are not this one's
         if Path(path).is_dir():
             sc.mount("tmpfs", path, "tmpfs", options="mode=0755")

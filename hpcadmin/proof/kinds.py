@@ -96,21 +96,27 @@ def _kind(conf: Configuration, group: Alike, members: tuple[str, ...],
     made = hardware.of_node(node, more_files=_mig_files(group)) if node is not None else _of_line(group, mode)
     if isinstance(made, str):
         return Unproven(members, made)
-    found, why = _detected(group, node)
-    if why:
-        return Unproven(members, why)
+    made = _detected(group, node, made)
+    if isinstance(made, str):
+        return Unproven(members, made)
     tmp = line.number("tmpdisk") or 0
-    made = replace(made, tmp_mib=tmp + 64 if tmp else 0, parameters=mode.value, detected=found)
-    return Kind(group, members, members[0], made, node)
+    return Kind(group, members, members[0], replace(made, tmp_mib=tmp + 64 if tmp else 0, parameters=mode.value), node)
 
 
-def _detected(group: Alike, node: Node | None) -> tuple[str, str]:
-    """(fake_gpus.conf, ""), or ("", why these nodes cannot be simulated)."""
+def _detected(group: Alike, node: Node | None, made: Hardware) -> Hardware | str:
+    """With what AutoDetect finds, where the lines want it; or why these nodes cannot be simulated."""
     if group.autodetect is None or not group.wants():
-        return "", ""
+        return made
+    wanted = group.autodetect.text
     if node is None or "gpus" in node.unknown:
-        return "", f"AutoDetect={group.autodetect.text} needs the node's GPUs: name an inventory that has them"
-    return detected.fake_gpus(node)
+        return f"AutoDetect={wanted} needs the node's GPUs: name an inventory that has them"
+    own = detected.driver(node) if wanted.casefold() in detected.BY_DRIVER else ()
+    exact = hardware.xml(node.cpu)
+    if own and exact:
+        # CPUs with the numbers that the kernel has: slurmd translates local_cpulist itself.
+        return replace(made, synthetic="", xml=exact, driver=own)
+    text, why = detected.fake_gpus(node)
+    return why or replace(made, detected=text)
 
 
 def sockets_of(conf: Configuration, line: NodeLine) -> Mode:

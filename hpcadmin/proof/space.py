@@ -122,6 +122,20 @@ def devices(dev: Path, more: Sequence[tuple[str, int, int]]) -> None:
         _node(target, major, minor)
 
 
+def nvidia_driver(gpus: Sequence[Sequence[str]]) -> None:
+    """What the NVIDIA driver shows of each GPU (PCI address, information, local_cpulist), in /proc and /sys."""
+    proc, sys = Path("/proc/driver"), Path("/sys/bus")
+    for folder in (proc, sys):
+        sc.mount("tmpfs", str(folder), "tmpfs", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC, "mode=0755")
+    for address, information, cpus in gpus:
+        own = proc / "nvidia/gpus" / address
+        own.mkdir(parents=True)
+        (own / "information").write_text(information)
+        own = sys / "pci/drivers/nvidia" / address
+        own.mkdir(parents=True)
+        (own / "local_cpulist").write_text(f"{cpus}\n")
+
+
 def _node(path: Path, major: int, minor: int) -> None:
     if not path.exists():
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
