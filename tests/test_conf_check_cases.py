@@ -66,8 +66,10 @@ CASES = (
     Case(1, "cores.boundary", INVALID, "NUMA nodes as sockets", node("gpu:a100:1"), gpu_lines(1, "Cores=48-63"),
          "NodeName=vm CPUs=256 Sockets=8 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=1000 Gres=gpu:a100:1 "
          "Parameters=numa_node_as_socket"),
-    Case(2, "gres.links", INVALID, "an element is empty", node("gpu:a100:8"),
+    Case(2, "gres.links", WRONG, "an element is empty", node("gpu:a100:8"),
          gpu_lines(8, *["Links=0,0,-1,,0,0,0,0"] * 8)),
+    Case(2, "gres.links_length", INVALID, "has 9 numbers", node("gpu:a100:8"),
+         gpu_lines(8, *["Links=0,0,-1,,0,0,0,0,0"] * 8)),
     Case(2, "counts.detected_types", INVALID, "nvidia_a100-sxm4-40gb", node("gpu:a1000:2"), "AutoDetect=nvml",
          "NodeName=vm CPUs=256 Sockets=2 CoresPerSocket=64 ThreadsPerCore=2 RealMemory=1000 "
          "Gres=gpu:nvidia_a100-sxm4-40gb:2", machines=one(machine(A100, two_gpus(A100)))),

@@ -116,8 +116,9 @@ def _links(line: GresLine) -> Iterator[Finding]:
         return
     fault = links_fault(line.links)
     if fault in (LinksFault.ELEMENT, LinksFault.NUMBER):
-        yield Finding(f"Links={line.links[:80]}: every GPU has a number, -1 for itself, 0 for none: the node is INVAL",
-                      line.line)
+        how = ("Slurm reads an empty one as 0, and the node is INVAL where they are too many"
+               if fault is LinksFault.ELEMENT else "slurmd ignores it")
+        yield Finding(f"Links={line.links[:80]}: every GPU has a number, -1 for itself, 0 for none: {how}", line.line)
     elif fault is LinksFault.SELF:
         yield Finding(f"Links={line.links[:80]} has not exactly one -1, the GPU's own place: slurmd ignores it",
                       line.line)

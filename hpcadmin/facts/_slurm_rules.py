@@ -50,7 +50,7 @@ def _item(part: str) -> Item:
 class LinksFault(Enum):
     """What is wrong with Links= whatever the node has."""
 
-    ELEMENT = "an element is empty"              # slurmd takes it, slurmctld refuses the node
+    ELEMENT = "an element is empty"              # Slurm reads it as 0
     NUMBER = "not a number, or below -1"         # slurmd ignores Links=
     SELF = "not exactly one -1"                  # the same
 

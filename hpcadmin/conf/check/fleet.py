@@ -59,7 +59,9 @@ class Alike:
         return gres_wanted(self.node.get("gres") or "") if self.node is not None else ()
 
     def wants(self, name: str = GPU) -> tuple[Item, ...]:
-        return tuple(item for item in self.wanted if item.name == name)
+        """Up to one that Slurm cannot read: it takes none of those behind it."""
+        mine = [item for item in self.wanted if item.name == name]
+        return tuple(mine[:next((n for n, item in enumerate(mine) if item.bad), len(mine))])
 
     def of(self, name: str = GPU) -> tuple[GresLine, ...]:
         return tuple(line for line in self.lines if line.name.casefold() == name)

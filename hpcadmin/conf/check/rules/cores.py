@@ -29,11 +29,10 @@ _OS = "Cores= counts cores in the order of lstopo, not the CPUs of the operating
 def grammar(situation: Situation) -> Iterator[Finding]:
     for line, value in _with_cores(situation):
         try:
-            core_ids(value.text)
+            _ids(value.text)
         except ParseError as exc:
-            for severity, versions in _refused(situation):
-                yield Finding(severity, f"Cores={value.text[:80]}: {exc.what}", _told(severity), (), value.place,
-                              line.hosts, versions)
+            yield Finding(Severity.WRONG, f"Cores={value.text[:80]}: {exc.what.removeprefix('Cores: ')}",
+                          "Slurm takes what it can read of it, in silence", (), value.place, line.hosts)
 
 
 def beyond(situation: Situation) -> Iterator[Finding]:
@@ -215,9 +214,14 @@ def _of_group(group: Alike) -> Iterator[tuple[GresLine, Value, frozenset[int]]]:
         if value is None or value.text == "(null)":
             continue
         try:
-            yield line, value, frozenset(core_ids(value.text))
+            yield line, value, _ids(value.text)
         except ParseError:
             continue
+
+
+def _ids(text: str) -> frozenset[int]:
+    """Slurm takes no notice of a comma too many. Raises ParseError."""
+    return frozenset(core_ids(",".join(part for part in text.strip("[]").split(",") if part)))
 
 
 def _refused(situation: Situation) -> Iterator[tuple[Severity, tuple[Version, ...]]]:
@@ -232,7 +236,7 @@ def _refused(situation: Situation) -> Iterator[tuple[Severity, tuple[Version, ..
 
 def _told(severity: Severity) -> str:
     if severity is Severity.INVALID:
-        return "The node is INVAL, with an empty Reason"
+        return "The node is INVAL, from 25.11 on with an empty Reason"
     return "slurmd logs Invalid GRES data, the node goes IDLE, and affinity is gone"
 
 

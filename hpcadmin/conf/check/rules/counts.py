@@ -165,8 +165,8 @@ def shares(situation: Situation) -> Iterator[Finding]:
             at = group.node.values["gres"].place if items else lines[0].place
             gpus = sum(item.count for item in group.wants()) or sum(devices(line) for line in group.of())
             if items and not group.wants():
-                yield Finding(Severity.WRONG, f"Gres= has {name} and no gpu", f"{name} is a share of GPUs: there is "
-                              "nothing to share", (), at, group.hosts)
+                yield Finding(Severity.FATAL, f"Gres= has {name} and no gpu", f"{name} is a share of GPUs, and there is"
+                              " nothing to share: slurmd does not start", (), at, group.hosts)
             elif items and gpus and number % gpus:
                 yield Finding(Severity.NOTE, f"{plural(number, name)} on {plural(gpus, 'GPU')}",
                               "Slurm spreads them as evenly as it can, the GPUs get different numbers", (), at,
@@ -174,17 +174,17 @@ def shares(situation: Situation) -> Iterator[Finding]:
             have = sum(int(line.get("count") or 1) if (line.get("count") or "1").isdigit() else number
                        for line in lines)
             if items and lines and have < number:
-                yield Finding(Severity.INVALID, f"Gres= has {number} {name}, gres.conf {have}",
-                              f"gres/{name} count reported lower than configured ({have} < {number}): the node is "
-                              "INVAL", (gres_line(lines[0], {"Count": str(number)}),), lines[0].place, group.hosts)
-            if items and not lines and group.autodetect is None and (
-                    situation.conf.has("gres.conf") or situation.lacks("gres.conf")) and not situation.fragment:
-                yield Finding(Severity.INVALID, f"Gres= has {number} {name}, and gres.conf no line of it",
-                              f"gres/{name} count reported lower than configured (0 < {number}): the node is INVAL",
-                              (f"NodeName={slurm_list(group.hosts)} Name={name} Count={number}",), at, group.hosts)
+                yield Finding(Severity.FATAL, f"Gres= has {number} {name}, gres.conf {have}",
+                              "bad configuration: slurmd does not start. Without a line in gres.conf Slurm spreads "
+                              "what Gres= has", (gres_line(lines[0], {"Count": str(number)}),), lines[0].place,
+                              group.hosts)
+            elif items and lines and have > number:
+                yield Finding(Severity.WRONG, f"gres.conf has {have} {name}, Gres= {number}",
+                              "a warning, and Slurm does not use the rest", (), lines[0].place, group.hosts)
         if group.wants("mps") and group.wants("shard") and group.node is not None:
-            yield Finding(Severity.WRONG, "Gres= has both mps and shard", "a node shares its GPUs in one way", (),
-                          group.node.values["gres"].place, group.hosts)
+            yield Finding(Severity.WRONG, "Gres= has both mps and shard", "Slurm ties one of them to the GPUs: jobs of "
+                          "the other share GPUs with jobs that have them alone", (), group.node.values["gres"].place,
+                          group.hosts)
 
 
 def _gres(group: Alike) -> Value | None:

@@ -32,8 +32,8 @@ def names(situation: Situation) -> Iterator[Finding]:
             both = ",".join(dict.fromkeys([*sorted(types), *lost]))
             yield Finding(Severity.WRONG, f"Gres={group.node.get('gres')}: {', '.join(dict.fromkeys(mine))} is not in "
                           f"GresTypes={situation.conf.setting('GresTypes') or '(none)'}",
-                          "an error line, and the node has none of it", (f"GresTypes={both}",),
-                          group.node.values["gres"].place, group.hosts)
+                          f"{'an error line' if types else 'no message'}, and the node has none of it",
+                          (f"GresTypes={both}",), group.node.values["gres"].place, group.hosts)
     for line in situation.conf.gres:
         if line.name and line.name.casefold() not in types and line.name not in lost:
             yield Finding(Severity.WRONG, f"Name={line.name[:40]} is not in GresTypes="
@@ -54,13 +54,13 @@ def links(situation: Situation) -> Iterator[Finding]:
             continue
         fault, shown = links_fault(value.text), f"Links={value.text[:80]}"
         if fault is LinksFault.ELEMENT:
-            yield Finding(Severity.INVALID, f"{shown}: {fault.value}",
-                          "slurmd takes it, slurmctld sets the node INVAL: a number for every GPU of the node, -1 for "
-                          "itself, 0 for none", (), value.place, line.hosts)
+            yield Finding(Severity.WRONG, f"{shown}: {fault.value}",
+                          "Slurm reads it as 0, in silence: a number for every GPU of the node, -1 for itself, 0 for "
+                          "none", (), value.place, line.hosts)
         elif fault is not None:
             yield Finding(Severity.WRONG, f"{shown}: {fault.value}",
-                          "an error line, and slurmd ignores Links=: a number for every GPU of the node, -1 at the "
-                          "GPU's own place, 0 for none", (), value.place, line.hosts)
+                          "an error line, and slurmd ignores Links= (-2 it takes in silence): a number for every GPU of"
+                          " the node, -1 at the GPU's own place, 0 for none", (), value.place, line.hosts)
         if fault is None and len(line.files) > 1 and "multiplefiles" not in line.values:
             yield Finding(Severity.WRONG, f"{shown} on a line with {len(line.files)} files",
                           "every GPU has its own place, so each needs a line of its own",
@@ -76,9 +76,12 @@ def links_length(situation: Situation) -> Iterator[Finding]:
         for line in gpus:
             value, own = line.values.get("links"), at
             at += devices(line)
-            if value is None or links_fault(value.text) is not None or devices(line) != 1 or group.autodetect:
+            fault = links_fault(value.text) if value is not None else None
+            if value is None or fault not in (None, LinksFault.ELEMENT) or devices(line) != 1 or group.autodetect:
                 continue
-            parts = [int(part) for part in value.text.split(",")]
+            parts = [int(part) if re.fullmatch(r"-?[0-9]{1,6}", part) else 0 for part in value.text.split(",")]
+            if parts.count(-1) != 1:
+                continue
             if len(parts) > total and (total > 1 or not situation.fragment):
                 yield Finding(Severity.INVALID, f"Links={value.text[:80]} has {len(parts)} numbers, the node has "
                               f"{total} GPU{'s' if total != 1 else ''}", "slurmctld sets the node INVAL",

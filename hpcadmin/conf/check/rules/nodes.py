@@ -250,9 +250,13 @@ def in_no_partition(situation: Situation) -> Iterator[Finding]:
         return
     if not conf.partitions:
         names = tuple(host for line in conf.nodes for host in line.hosts)
-        yield Finding(Severity.WRONG, "there is no PartitionName= line", "slurmctld starts, and no job can be queued",
-                      (f"PartitionName=main Nodes={slurm_list(names)} Default=YES MaxTime=INFINITE State=UP",),
-                      conf.nodes[0].place, ())
+        for severity, versions, means in (
+                (Severity.FATAL, situation.among(lambda v: v < (23, 2)), "slurmctld does not start"),
+                (Severity.WRONG, situation.among(lambda v: v >= (23, 2)), "no job can be queued")):
+            if versions is not None:
+                yield Finding(severity, "there is no PartitionName= line", means, (
+                    f"PartitionName=main Nodes={slurm_list(names)} Default=YES MaxTime=INFINITE State=UP",),
+                    conf.nodes[0].place, (), versions)
         return
     if any("{" in (p.values["nodes"].text if "nodes" in p.values else "") for p in conf.partitions):
         return                           # a node list function: nobody but slurmctld knows
