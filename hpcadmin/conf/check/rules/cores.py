@@ -73,6 +73,8 @@ def boundary(situation: Situation) -> Iterator[Finding]:
             continue
         half = partly(ids, shape.cores)
         several = len(ids) != shape.cores or half is not None
+        if not several:
+            continue
         first = half if half is not None else min(ids) // shape.cores
 
         def refuses(version: Version, half: int | None = half, several: bool = several) -> bool:
