@@ -320,6 +320,10 @@ def locate(file_name: str, key: str) -> str:
             found.setdefault(table, number)
         elif entry:
             found.setdefault(f"{table}.{_dotted(entry[1])}" if table else _dotted(entry[1]), number)
+    # Of entries of an array of tables only the key within the entry is told.
+    last = next((number for name, number in found.items() if name.endswith(f".{key}")), None)
+    if key not in found and last is not None:
+        return f"{file_name}:{last}"
     while key:
         if key in found:
             return f"{file_name}:{found[key]}"

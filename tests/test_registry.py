@@ -39,7 +39,7 @@ def site_of(text: str, name: str = "site.toml") -> Site:
 
 def test_ours() -> None:
     checks = load_checks()
-    assert set(checks) == {"node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong", "osu_latency", "osu_bw",
+    assert set(checks) == {"gpu_binding", "leaf_allocation", "node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong", "osu_latency", "osu_bw",
                            "ib_write_bw", "nccl_allreduce"}
     for check in checks.values():
         assert check.doc and check.title and check.seconds > 0
@@ -112,7 +112,7 @@ def test_a_folder_that_is_none(folder: Path, tmp_path: Path) -> None:
 
 
 def test_suites() -> None:
-    assert suite_names() == ["network", "smoke"]
+    assert suite_names() == ["conf", "network", "smoke"]
     assert [e.names for e in load_suite("smoke", Site()).entries] == [("node_ready",), ("nvidia_smi",), ("mpi_hello",)]
     network = load_suite("network", Site())
     assert [e.names for e in network.entries] == [
@@ -123,7 +123,7 @@ def test_suites() -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "dir/nothing", "nothing.toml"])
 def test_unknown_suite(name: str) -> None:
-    with pytest.raises(UsageError, match="known suites: network, smoke"):
+    with pytest.raises(UsageError, match="known suites: conf, network, smoke"):
         load_suite(name, Site())
 
 
