@@ -113,7 +113,7 @@ def test_sibling_lists_and_masks_agree(trees, name):
         siblings = ids(read(topology / "thread_siblings_list"))
         assert number in siblings
         assert len(siblings) == cpu.threads_per_core
-            assert cpu.threads_per_core == 1 or siblings[1] - siblings[0] == cpu.cores
+        assert cpu.threads_per_core == 1 or siblings[1] - siblings[0] == cpu.cores
         mask = int(read(topology / "thread_siblings").replace(",", ""), 16)
         assert [i for i in range(cpu.count) if mask >> i & 1] == siblings
         package = int(read(topology / "physical_package_id"))
