@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement, Value
@@ -13,6 +14,7 @@ from hpcadmin.proof.parts import Slurm
 DISABLED_SINCE = (23, 11)                # CgroupPlugin=disabled
 # node_reg_mem_percent exists before, but is read with an errno of somebody else, and then not taken (node_mgr.c).
 MEMORY_PERCENT_SINCE = (25, 5)
+_NO_DBD = "there is no slurmdbd here"
 _COMPARED = "RealMemory is compared with the inventory"
 _PROGRAMS = ("healthcheckprogram", "slurmctldprimaryonprog", "slurmctldprimaryoffprog", "resumeprogram",
              "suspendprogram", "resumefailprogram", "rebootprogram", "mailprog", "unkillablestepprogram")
@@ -33,11 +35,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Copy:
-    """files: text by path below the configuration folder; elsewhere: by absolute path."""
+    """files: text by path below the configuration folder; elsewhere: by absolute path. caused: what daemons complain of
+    for the sake of the changes alone."""
 
     files: Mapping[str, str]
     elsewhere: Mapping[str, str]
     changes: tuple[Change, ...]
+    caused: re.Pattern[str] = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[Nod
     for source in conf.files:
         if source.name == "slurmdbd.conf":
             continue                     # no part of this, and it has a password
-        lines = _lines(source, nodes, machine, changes)
+        lines = list(_edited(source, nodes, machine, changes, accounting=_has_accounting(conf)).lines)
         for statement in source.statements:
             wish = wishes.get(source.name, {}).get(statement.kind)
             if wish is not None and len(statement.values) == 1:
@@ -84,7 +88,14 @@ def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[Nod
                 files[name] = f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}" \
                               f"{_SPELLING.get(key, key)}={wish.value}\n"
                 changes.append(Change("", f"{name}: {_SPELLING.get(key, key)}={wish.value} added", wish.why))
-    return Copy(files, elsewhere, tuple(changes))
+    return Copy(files, elsewhere, tuple(changes), _caused(conf))
+
+
+def _caused(conf: Configuration) -> re.Pattern[str]:
+    """MailProg is ours always."""
+    return re.compile("|".join([r"MailProg", *([
+        r"only be used with SlurmDBD|accounting information gathered|collecting accounting information"]
+        if _has_accounting(conf) else [])]))
 
 
 _SPELLING = {"slurmctldparameters": "SlurmctldParameters", "proctracktype": "ProctrackType", "taskplugin": "TaskPlugin",
@@ -110,42 +121,70 @@ def _apply(lines: list[str], statement: Statement, wish: _Wish, changes: list[Ch
     changes.append(Change(str(statement.place), what, wish.why))
 
 
-def _lines(source: SourceFile, nodes: Sequence[NodeLine], machine: Machine, changes: list[Change]) -> list[str]:
-    """Node lines that this machine can register: no more memory than it has, and no CLOUD and FUTURE ones."""
+def _edited(source: SourceFile, nodes: Sequence[NodeLine], machine: Machine, changes: list[Change], *,
+            accounting: bool) -> SourceFile:
+    """Node lines that this machine can register, and partitions that need no accounting."""
     if source.name != "slurm.conf":
-        return list(source.lines)
+        return source
     edits: list[SetValue] = []
     started = {node.place for node in nodes}
     lowered: list[tuple[Statement, Value]] = []
     for statement in source.statements:
-        if statement.kind != "nodename":
-            continue
-        state = statement.get("state")
-        if state is not None and state.text.upper() in ("CLOUD", "FUTURE") and statement.place in started:
-            edits.append(SetValue(statement, state.key, "UNKNOWN"))
-            changes.append(Change(str(statement.place), f"State={state.text} is UNKNOWN", "so that its node registers"))
-        for key in ("realmemory", "memspeclimit") if machine.slurm.version < MEMORY_PERCENT_SINCE else ():
-            value = statement.get(key)
-            if value is not None and value.text.isdigit() and int(value.text[:15]) > machine.memory_mib:
-                lowered.append((statement, value))
-                most = machine.memory_mib if key == "realmemory" else machine.memory_mib // 2
-                edits.append(SetValue(statement, value.key, str(most)))
+        if statement.kind == "nodename":
+            edits += _registering(statement, statement.place in started, changes)
+            lowered += _too_much(statement, machine)
+        if accounting:
+            edits += _without_accounting(statement, changes)
+    for statement, value in lowered:
+        most = machine.memory_mib if value.key.casefold() == "realmemory" else machine.memory_mib // 2
+        edits.append(SetValue(statement, value.key, str(most)))
     if lowered:
-        first = lowered[0]
+        first, value = lowered[0]
         more = f" and {len(lowered) - 1} more" if len(lowered) > 1 else ""
-        changes.append(Change(str(first[0].place), f"{first[1].key}={first[1].text}{more} made smaller",
+        changes.append(Change(str(first.place), f"{value.key}={value.text}{more} made smaller",
                               f"slurmd reports this machine's {machine.memory_mib} MiB; {_COMPARED}"))
-    return list(edit(source, edits).lines) if edits else list(source.lines)
+    return edit(source, edits) if edits else source
+
+
+def _registering(statement: Statement, started: bool, changes: list[Change]) -> Iterator[SetValue]:
+    """CLOUD and FUTURE nodes would wait for somebody."""
+    state = statement.get("state")
+    if started and state is not None and state.text.upper() in ("CLOUD", "FUTURE"):
+        changes.append(Change(str(statement.place), f"State={state.text} is UNKNOWN", "so that its node registers"))
+        yield SetValue(statement, state.key, "UNKNOWN")
+
+
+def _too_much(statement: Statement, machine: Machine) -> Iterator[tuple[Statement, Value]]:
+    """Memory that this machine does not have, where Slurm cannot be told to take less for enough."""
+    for key in ("realmemory", "memspeclimit") if machine.slurm.version < MEMORY_PERCENT_SINCE else ():
+        value = statement.get(key)
+        if value is not None and value.text.isdigit() and int(value.text[:15]) > machine.memory_mib:
+            yield statement, value
+
+
+def _without_accounting(statement: Statement, changes: list[Change]) -> Iterator[SetValue]:
+    """Weights of GPUs: without slurmdbd slurmctld knows no TRES but CPU, memory and nodes."""
+    for key in ("tresbillingweights", "tresweights"):
+        value = statement.get(key)
+        kept = [part for part in (value.text.split(",") if value else [])
+                if part.partition("=")[0].strip().casefold() in ("cpu", "mem", "node", "billing", "energy")]
+        if value is not None and ",".join(kept) != value.text:
+            changes.append(Change(str(statement.place), f"{value.key}={value.text} without TRES of its own", _NO_DBD))
+            yield SetValue(statement, value.key, ",".join(kept) or "CPU=1.0")
+
+
+def _has_accounting(conf: Configuration) -> bool:
+    return conf.setting("accountingstoragetype").casefold() == "accounting_storage/slurmdbd"
 
 
 def _slurm(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
     """By key in small letters."""
     wishes = {key: _Wish(None, "no program of the site is run") for key in _PROGRAMS}
     wishes["mailprog"] = _Wish("/bin/true", "no program of the site is run", add=True)
-    if conf.setting("accountingstoragetype").casefold() == "accounting_storage/slurmdbd":
-        why = "there is no slurmdbd here"
-        wishes["accountingstoragetype"] = _Wish("accounting_storage/none", why)
-        wishes["accountingstorageenforce"] = _Wish(None, why)
+    if _has_accounting(conf):
+        wishes["accountingstoragetype"] = _Wish("accounting_storage/none", _NO_DBD)
+        for key in ("accountingstorageenforce", "accountingstoragetres", "priorityweighttres"):
+            wishes[key] = _Wish(None, _NO_DBD)
     if conf.setting("jobcomptype").casefold() in _DATABASES:
         wishes["jobcomptype"] = _Wish("jobcomp/none", "there is no database here")
     if conf.setting("authalttypes"):

@@ -119,6 +119,8 @@ def where(line: str, conf: Configuration, kind: Kind | None) -> Place | None:
         found = next((n.place for n in conf.nodes if match[1] in n.hosts or match[1] == n.text), None)
         if found is not None:
             return found
+    if "with TRES" in line and "accountingstoragetres" in conf.settings:
+        return conf.settings["accountingstoragetres"].place
     for word in _KEYWORD.findall(line):
         value = conf.settings.get((word[0] or word[1]).casefold())
         if value is not None:

@@ -75,6 +75,7 @@ def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, 
 
 def _proof(answer: Answer, conf: Configuration, found: list[Kind], left: list[Unproven],
            made: copy.Copy) -> Proof:
+    answer = _without(answer, made.caused)
     by_name = {node.name: node for node in answer.nodes}
     findings: list[Finding] = []
     if answer.problem:
@@ -90,6 +91,14 @@ def _proof(answer: Answer, conf: Configuration, found: list[Kind], left: list[Un
             findings += judge.node(kind, node, conf)
     return Proof(answer.slurm, ordered(findings), tuple(proven), tuple(left), made.changes,
                  answer.seconds)
+
+
+def _without(answer: Answer, caused: re.Pattern[str]) -> Answer:
+    """Without the lines that the copy's changes bring about."""
+    def kept(lines: Iterable[str]) -> tuple[str, ...]:
+        return tuple(line for line in lines if not caused.search(line))
+    nodes = tuple(replace(node, log=kept(node.log), controller=kept(node.controller)) for node in answer.nodes)
+    return replace(answer, log=kept(answer.log), nodes=nodes)
 
 
 def _for_cgroups(answer: Answer) -> bool:

@@ -19,6 +19,7 @@ from slurm_roots import NAMES, slurm
 from hpcadmin import inventory as stored
 from hpcadmin.conf.check.finding import Severity
 from hpcadmin.conf.existing.read import configure
+from hpcadmin.conf.keys import show
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.conf_files import read_folder
 from hpcadmin.errors import SlurmError
@@ -218,3 +219,32 @@ def test_what_cannot_be_proven_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "usr").mkdir()
     with pytest.raises(SlurmError, match="slurmctld, slurmd, munged"):
         find(str(tmp_path))
+
+
+@PARAMETERS
+def test_what_this_machine_cannot_do_is_replaced_and_told(tmp_path: Path, suite: str) -> None:
+    """A production configuration: accounting, users, folders and programs that are not here."""
+    found = at_hand(suite)
+    options = {"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "db",
+               "AccountingStorageEnforce": "limits,qos", "PriorityType": "priority/multifactor",
+               "HealthCheckProgram": "/usr/sbin/no-such-program", "HealthCheckInterval": 300, "SlurmUser": "stranger",
+               "JobCompType": "jobcomp/mysql", "AuthAltTypes": "auth/jwt", "SlurmctldDebug": "quiet",
+               "TmpFS": "/scratch", "StateSaveLocation": "/usr/local/slurm/state", "PluginDir": "/opt/slurm/nowhere",
+               "SlurmctldPort": 6820, "SlurmdSpoolDir": "/var/spool/slurm/%n", "SlurmdPidFile": "/run/slurm/%n.pid"}
+    folder = written(tmp_path / "slurm", TWO, show(found.version), options=options)
+    (folder / "job_submit.lua").write_text("-- nothing\n")
+    proof = prove(read_folder(folder), str(folder), TWO, slurm_root=found.root)
+    assert [f for f in proof.findings if f.severity is not Severity.NOTE] == []
+    assert [answer.state for _, answer in proof.proven] == ["IDLE", "IDLE"]
+    told = "\n".join(str(change) for change in proof.changes)
+    for key in ("AccountingStorageType", "AccountingStorageEnforce", "AccountingStorageTRES", "HealthCheckProgram",
+                "SlurmUser", "JobCompType", "AuthAltTypes", "SlurmctldDebug", "PluginDir", "TRESBillingWeights"):
+        assert key in told, key
+    assert "StateSaveLocation" not in told
+
+
+def test_the_files_are_never_changed(tmp_path: Path) -> None:
+    folder = written(tmp_path / "slurm", TWO)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    prove(read_folder(folder), str(folder), TWO)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
