@@ -98,7 +98,7 @@ def pure(what: str, nodes: int, groups: int) -> None:
     if what == "check":
         begin = time.perf_counter()
         conf = configure(result.files)
-        findings = check(Situation(conf, ((25, 11), (26, 5)), inventory, {}, site))
+        findings = check(Situation(conf, ((25, 11), (26, 5)), inventory, site=site))
         took = time.perf_counter() - begin
         wrong = [f for f in findings if f.severity.name != "NOTE"]
         assert not wrong, wrong[:3]
