@@ -65,8 +65,9 @@ def lines(proof: Proof) -> Iterator[str]:
     yield printable(f"put before slurmctld and slurmd {slurm.text}{where}, without the hardware "
                     f"({plural(len(proof.proven), 'kind')} of nodes, {proof.seconds:.1f} s)")
     for kind, answer in proof.proven:
-        source = "CPUs and devices of the inventory" if kind.node is not None else (
-            "no inventory: CPUs and devices as the files say them")
+        source = "no inventory: CPUs and devices as the files say them" if kind.node is None else (
+            "CPUs by hwloc's XML of the node, devices of the inventory" if kind.hardware.captured
+            else "CPUs and devices of the inventory")
         if kind.hardware.detected or kind.hardware.driver:
             source += "; GPUs as AutoDetect would find them"
         gres = answer.node.get("Gres", "")

@@ -37,15 +37,18 @@ def counts(kind: Kind, answer: NodeAnswer) -> dict[str, Counts]:
     found: dict[str, Counts] = {}
     told = answer.slurmd
     with contextlib.suppress(KeyError, ValueError):
-        found["slurmd"] = (int(told["actual boards"]) * int(told["actual sockets"]), int(told["actual cores"]),
+        # Sockets of all boards.
+        found["slurmd"] = (int(told["actual sockets"]), int(told["actual cores"]),
                            int(told["actual threads per core"]))
     if not kind.hardware.parameters or _version(told.get("version", "")) >= NODE_PARAMETERS:
         try:
             made = slurmd.parse(answer.measured)
         except ParseError:
             return found
-        if made.sockets and made.cores_per_socket and made.threads_per_core:
-            found["slurmd -C"] = (made.sockets, made.cores_per_socket, made.threads_per_core)
+        shape = (made.sockets or 0, made.cores_per_socket or 0, made.threads_per_core or 0)
+        # With boards of different sizes its own product does not come out.
+        if made.cpus and shape[0] * shape[1] * shape[2] == made.cpus:
+            found["slurmd -C"] = shape
     return found
 
 

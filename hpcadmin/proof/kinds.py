@@ -14,8 +14,11 @@ from hpcadmin.conf.sockets import Mode
 from hpcadmin.model import Inventory, Node
 from hpcadmin.proof import detected, hardware
 from hpcadmin.proof.parts import Hardware, NodeRun
+from hpcadmin.sources import open_sources
 
 MAX_KINDS = 200
+MAX_XML = 4 * 1024 * 1024
+_XML = re.compile(r'<topology(?: version="(\d{1,2}\.\d{1,2})")?>\n.*?^</topology>', re.DOTALL | re.MULTILINE)
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
 
 
@@ -96,6 +99,9 @@ def _kind(conf: Configuration, group: Alike, members: tuple[str, ...],
     made = hardware.of_node(node, more_files=_mig_files(group)) if node is not None else _of_line(group, mode)
     if isinstance(made, str):
         return Unproven(members, made)
+    own = captured_xml(node) if node is not None else ""
+    if own:
+        made = replace(made, synthetic="", xml=own, captured=True)
     made = _detected(group, node, made)
     if isinstance(made, str):
         return Unproven(members, made)
@@ -111,12 +117,27 @@ def _detected(group: Alike, node: Node | None, made: Hardware) -> Hardware | str
     if node is None or "gpus" in node.unknown:
         return f"AutoDetect={wanted} needs the node's GPUs: name an inventory that has them"
     own = detected.driver(node) if wanted.casefold() in detected.BY_DRIVER else ()
-    exact = hardware.xml(node.cpu)
+    exact = made.xml or hardware.xml(node.cpu)
     if own and exact:
         # CPUs with the numbers that the kernel has: slurmd translates local_cpulist itself.
         return replace(made, synthetic="", xml=exact, driver=own)
     text, why = detected.fake_gpus(node)
     return why or replace(made, detected=text)
+
+
+def captured_xml(node: Node) -> str:
+    """hwloc's XML of the node, where the inventory was made from it and it is as it was; "" else.
+
+    Newer forms than version 2 are left alone: an older hwloc would take this machine's CPUs instead.
+    """
+    if not any("hwloc" in kind or kind == "capture" for source in node.sources for kind in source.kinds):
+        return ""
+    for text in open_sources(node)[0]:
+        match = _XML.search(text.text)
+        if match and (match[1] or "2").startswith(("1", "2")) and "<!ENTITY" not in match[0] and \
+                len(match[0]) <= MAX_XML:
+            return match[0]
+    return ""
 
 
 def sockets_of(conf: Configuration, line: NodeLine) -> Mode:

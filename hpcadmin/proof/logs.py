@@ -16,7 +16,7 @@ _USUAL = re.compile(
     r"priority/multifactor: .*accounting|"
     # Of a slurmd that the proof has ended, and of nodes that there are none of here.
     r"slurm_(?:receive|send|bufs|persist|open|conn|unpack)|Zero Bytes|Connection (?:refused|reset)|[Uu]nreachable|"
-    r"High latency|very large processing|Communication connection|Duplicate jobid|batch job complete")
+    r"High latency|_fwd_tree|very large processing|Communication connection|Duplicate jobid|batch job complete")
 
 
 def plain(line: str) -> str:

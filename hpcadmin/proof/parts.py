@@ -37,6 +37,7 @@ class Hardware:
     tmp_mib: int = 0                 # size of the node's TmpFS, made as large as the file says; 0: as it comes
     detected: str = ""               # fake_gpus.conf: the GPUs that AutoDetect finds; "": there is no such file
     driver: tuple[tuple[str, str, str], ...] = ()   # of NVIDIA GPUs: PCI address, information, local_cpulist
+    captured: bool = False           # xml is hwloc's own, of that node
     parameters: str = ""             # numa_node_as_socket or l3cache_as_socket, for slurmd -C
 
 

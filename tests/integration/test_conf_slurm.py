@@ -23,7 +23,9 @@ from hpcadmin.conf.keys import show
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.conf_files import read_folder
 from hpcadmin.errors import SlurmError
-from hpcadmin.model import Cpu, Inventory
+from hpcadmin.model import Cpu, Inventory, Source
+from hpcadmin.proof import hardware
+from hpcadmin.proof.kinds import captured_xml
 from hpcadmin.proof.parts import Slurm
 from hpcadmin.proof.prove import prove
 from hpcadmin.proof.slurm import find
@@ -248,3 +250,19 @@ def test_the_files_are_never_changed(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     prove(read_folder(folder), str(folder), TWO)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_hwloc_s_own_xml_of_the_node_is_taken(tmp_path: Path) -> None:
+    """What was captured, where the inventory still has it as it was; not a form that an older hwloc cannot read."""
+    path = tmp_path / "n1.xml"
+    path.write_text(hardware.xml(m.H100_CPU))
+    kept = replace(m.H100, name="n1", sources=(Source(str(path), ("hwloc XML",), ""),))
+    assert captured_xml(kept).startswith("<topology")
+    nodes = m.inventory((["n1"], kept))
+    folder = written(tmp_path / "slurm", nodes)
+    proof = prove(read_folder(folder), str(folder), nodes)
+    kind, answer = proof.proven[0]
+    assert kind.hardware.captured and answer.state == "IDLE" and proof.findings == ()
+    assert captured_xml(replace(kept, sources=(Source(str(path), ("hwloc XML",), "0" * 64),))) == ""
+    path.write_text(path.read_text().replace('version="2.0"', 'version="3.0"'))
+    assert captured_xml(kept) == ""

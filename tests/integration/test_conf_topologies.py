@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from hpcadmin.model import Core, Cpu, Gpu, Inventory, Node, NumaNode
 from hpcadmin.proof import hardware
 from hpcadmin.proof.parts import Slurm
 from hpcadmin.proof.prove import Proof, prove
+from hpcadmin.reading import read_paths
 
 pytestmark = [
     pytest.mark.lab,
@@ -189,3 +191,40 @@ def test_many_kinds_in_one_cluster_are_bounded_in_time() -> None:
     assert len(proof.proven) == len({(n.cpu.sockets, n.cpu.cores, n.cpu.l3) for n in alike.values()})
     assert proof.unproven == ()
     assert proof.seconds < 4 * len(proof.proven)
+
+
+CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus/topo/hwloc"
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("suite", SUITES, ids=[s or "own" for s in SUITES])
+def test_real_machines_have_the_sockets_that_slurmd_finds(suite: str) -> None:
+    """hwloc XML of real machines: discovered, described, and put before slurmd."""
+    found = at_hand(suite)
+    files = sorted(CORPUS.glob("*.xml"))
+    if not files:
+        pytest.skip("no corpus of captured topologies beside the project")
+    todo = [(node, made) for node in captured(tuple(map(str, files)))
+            if isinstance(made := layout(node.cpu, Mode.PACKAGE), Layout)]
+    with ThreadPoolExecutor(4) as pool:
+        wrong = [text for text in pool.map(lambda item: disagreement(found, *item), todo) if text]
+    assert wrong == []
+    assert len(todo) > len(files) * 3 // 4
+
+
+@lru_cache(maxsize=1)
+def captured(files: tuple[str, ...]) -> tuple[Node, ...]:
+    """Each is a machine of its own."""
+    return tuple(replace(node, name=Path(file).stem) for file in files for node in read_paths((file,))[0].nodes)
+
+
+def disagreement(found: Slurm, node: Node, made: Layout) -> str:
+    alone = replace(node, name="n1", gpus=(), unknown=())
+    text = ("ClusterName=c\nSlurmctldHost=proof\nSlurmUser=root\nProctrackType=proctrack/linuxproc\n"
+            "SelectType=select/cons_tres\nSlurmdSpoolDir=/var/spool/slurmd\n"
+            f"NodeName=n1 Sockets={made.sockets} CoresPerSocket={made.cores_per_socket} "
+            f"ThreadsPerCore={made.threads_per_core} RealMemory=100\nPartitionName=p Nodes=ALL Default=YES\n")
+    proof = prove(configure({"slurm.conf": text}), "", Inventory((alone,)), slurm_root=found.root, with_cgroups=False)
+    told = [f.what for f in proof.findings if f.severity is not Severity.NOTE]
+    states = [answer.state for _, answer in proof.proven]
+    return "" if not told and states == ["IDLE"] else f"{node.name}: {states} {told} {proof.unproven}"
