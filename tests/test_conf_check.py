@@ -258,3 +258,12 @@ def test_control_characters_of_files_do_not_reach_the_terminal(folder: Write,
 
 def test_an_empty_situation_has_no_finding_of_files() -> None:
     assert not [f for f in check(Situation(Configuration(), complete=False)) if f.severity is not Severity.NOTE]
+
+
+def test_the_right_line_keeps_what_the_line_has_and_speaks_of_plugins_by_their_new_names() -> None:
+    text = ("ClusterName=x\nSlurmctldHost=h\nPrologFlags=Contain\nJobContainerType=job_container/tmpfs\n"
+            "NodeName=n[1-2] CPUs=4\nPartitionName=DEFAULT MaxTime=1\nPartitionName=p Nodes=n[1-3] Default=YES\n")
+    found = check(Situation(configure({"slurm.conf": text}), ((25, 11),)))
+    right = {finding.rule: finding.right for finding in found}
+    assert right["partitions.unknown_nodes"] == ("PartitionName=p Nodes=n[1-2] Default=YES",)
+    assert right["versions.keys"] == ("NamespaceType=namespace/tmpfs",)

@@ -27,7 +27,8 @@ from hpcadmin.conf.keytable.kinds import NEWEST, OLDEST, VERSIONS, Apply, Effect
 from hpcadmin.errors import UsageError
 
 __all__ = ["NEWEST", "NODE_PARAMETERS", "OLDEST", "VERSIONS", "Apply", "Effect", "Form", "Key", "Rule", "Version",
-           "applies", "effects", "lookup", "names", "nearest", "parse_version", "plugins", "show", "statement"]
+           "applies", "effects", "lookup", "names", "nearest", "of_family", "parse_version", "plugins", "show",
+           "statement"]
 
 _KEYS: dict[tuple[str, str], Key] = {
     (key.file, key.name.casefold()): key
@@ -73,11 +74,11 @@ def parse_version(text: str) -> Version:
     """(22, 5) from "22.05", "slurm 22.05.8" or "slurm-wlm 22.05.8-4". Raises UsageError."""
     match = re.fullmatch(r"(?:slurm(?:-wlm)?[ -]?)?v?(\d{2})[.](\d{1,2})(?:[.-][0-9A-Za-z.~+-]*)?", text.strip())
     if not match:
-        raise UsageError(f"{text!r} is not a Slurm version", hint="for example 22.05 or 24.11.5")
+        raise UsageError(f"{text[:40]!r} is not a Slurm version", hint="for example 22.05 or 24.11.5")
     version = (int(match[1]), int(match[2]))
     if version not in VERSIONS:
         known = ", ".join(show(v) for v in VERSIONS)
-        raise UsageError(f"Slurm {text.strip()} is not supported", hint=f"known are {known}")
+        raise UsageError(f"Slurm {text.strip()[:40]} is not supported", hint=f"known are {known}")
     return version
 
 
@@ -107,6 +108,12 @@ def statement(file: str, first: str) -> str:
 def nearest(file: str, key: str) -> str:
     """The key of that kind of statement that is spelt most like `key`; "" where none is near."""
     return _near(key, tuple(k.name for k in _FILES.get(file, ())))
+
+
+def of_family(value: str, old: str, new: str) -> str:
+    """A plug-in's name begins with what its key is called: job_container/tmpfs, namespace/tmpfs."""
+    was, now = (re.sub(r"(?<=.)([A-Z])", r"_\1", key).lower().removesuffix("_type") for key in (old, new))
+    return f"{now}/{value[len(was) + 1:]}" if value.startswith(f"{was}/") else value
 
 
 def applies(file: str, key: str, version: Version | None) -> Apply:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.grammar import scalar, wrong_key
-from hpcadmin.conf.keys import Effect, Rule, Version, effects, show, statement
+from hpcadmin.conf.keys import Effect, Rule, Version, effects, of_family, show, statement
 from hpcadmin.conf.parts import DEFAULT, Entry, Kind, Line, Problem, line
 from hpcadmin.site import Scalar
 
@@ -22,6 +21,8 @@ _ELSEWHERE = {
 # Keys that later became a word of another one, which says the same.
 _WORD_OF = {"keepalivetime": ("CommunicationParameters", "keepalivetime={}"), "exclusiveuser": ("Exclusive", "USER"),
             "exclusivetopo": ("Exclusive", "TOPO")}
+# Keys of partitions that are two keys now, both of which say the same.
+_TWO = {"priority": ("PriorityJobFactor", "PriorityTier")}
 # Keys of which an old word is no other name for the new one, but another choice.
 _CHOICES = ("cgroupplugin",)
 
@@ -112,7 +113,12 @@ def for_version(options: Options, file: str, version: Version | None) -> list[st
     _twice(options)
     notes: list[str] = []
     for key, own in list(options.own.items()):
-        if options.table == "slurm.options" and key in _ELSEWHERE:
+        if key in _TWO:
+            del options.own[key]
+            notes.append(f"[{options.table}] {own.key}={own.value}: an old name; written as {' and '.join(_TWO[key])}")
+            for one in _TWO[key]:
+                options.own.setdefault(one.casefold(), replace(own, key=one, why=f"{own.key} is its old name"))
+        elif options.table == "slurm.options" and key in _ELSEWHERE:
             place = _ELSEWHERE[key]
             options.problems.append(Problem(Kind.SITE, f"{own.key} is not a setting of this kind", key=own.path,
                                             hint=f"write it as {place} in site.toml" if place
@@ -151,7 +157,7 @@ def _for_version(own: Own, file: str, version: Version) -> tuple[Own | None, lis
         if own.key.casefold() in _CHOICES and effect is Effect.DEPRECATED:
             continue
         if not rule.value and rule.instead and not wrong_key(rule.instead):
-            now = replace(now, key=rule.instead, value=_of_family(now.value, own.key, rule.instead),
+            now = replace(now, key=rule.instead, value=of_family(now.value, own.key, rule.instead),
                           why=f"Slurm {show(where)} calls {own.key} {rule.instead}")
             notes.append(f"{said}; written as {now.key}={now.value}")
         elif rule.value and rule.instead and "=" not in rule.instead and " " not in rule.instead:
@@ -179,12 +185,6 @@ def _words(value: str, old: str, new: str) -> str:
     """A list with one word replaced, or taken out where new is ""."""
     words = [new if word.strip().casefold() == old.casefold() else word for word in value.split(",")]
     return ",".join(word for word in words if word)
-
-
-def _of_family(value: str, old: str, new: str) -> str:
-    """A plug-in's name begins with what its key is called: job_container/tmpfs, namespace/tmpfs."""
-    was, now = (re.sub(r"(?<=.)([A-Z])", r"_\1", key).lower().removesuffix("_type") for key in (old, new))
-    return f"{now}/{value[len(was) + 1:]}" if value.startswith(f"{was}/") else value
 
 
 def _twice(options: Options) -> None:

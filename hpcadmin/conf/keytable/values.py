@@ -54,7 +54,10 @@ _PLUGINS = (
              require_timelimit throttle""", bare=True, own=True),
     _plugins("MCSPlugin", "mcs", "account group label+24.11 user none"),
     _plugins("MetricsType", "metrics", "openmetrics+25.11"),
-    _plugins("NamespaceType", "namespace", "linux+25.11 tmpfs+25.11 none+25.11"),
+    # By their older name they are taken too (26.05.5 registers with it).
+    _plugins("NamespaceType", "namespace", "linux+25.11 tmpfs+25.11 none+25.11",
+             Life("job_container/tmpfs", changes=_DEPRECATED, instead="namespace/tmpfs"),
+             Life("job_container/none", changes=_DEPRECATED, instead="namespace/none")),
     _plugins("NodeFeaturesPlugins", "node_features", "helpers knl_cray-24.05 knl_generic-25.11", bare=True, own=True),
     _plugins("PreemptType", "preempt", "none partition_prio qos"),
     _plugins("PrEpPlugins", "prep", "script", bare=True, own=True),

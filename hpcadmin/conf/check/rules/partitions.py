@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
-from hpcadmin.conf.check.fleet import shape
+from hpcadmin.conf.check.fleet import rewritten, shape
 from hpcadmin.conf.check.force import memory_consumed, truth
 from hpcadmin.conf.existing.parts import PartitionLine, Place, Value
 from hpcadmin.conf.keys import Version
@@ -27,11 +27,12 @@ def unknown_nodes(situation: Situation) -> Iterator[Finding]:
             continue
         left = [host for host in partition.hosts if host in defined]
         sure = situation.whole
+        right = rewritten(partition.values, f"PartitionName={partition.name}", {"Nodes": slurm_list(left)})
         yield Finding(Severity.FATAL if sure else Severity.NOTE,
                       f"partition {partition.name} names {slurm_list(lost)}, which no NodeName line or NodeSet defines",
                       "invalid node names in partition: slurmctld does not start" if sure else
                       "they may be defined in what was not given",
-                      (f"PartitionName={partition.name} Nodes={slurm_list(left)}",) if left and sure else (),
+                      (right,) if left and sure else (),
                       _place(partition, "nodes"), lost)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.rules._topology_words import only, told
 from hpcadmin.conf.existing.parts import Place
-from hpcadmin.conf.keys import VERSIONS, Effect, Version, effects, lookup, names, show, statement
+from hpcadmin.conf.keys import VERSIONS, Effect, Version, effects, lookup, names, of_family, show, statement
 from hpcadmin.text import plural
 
 _WORST = (Effect.FATAL, Effect.ERROR, Effect.IGNORED, Effect.DEPRECATED)
@@ -74,7 +74,7 @@ def _replaced(key: str, text: str, word: str, instead: str) -> str:
     if not instead or "=" in instead or " " in instead:
         return instead if "=" in instead else ""
     if not word:
-        return f"{instead}={text}"
+        return f"{instead}={of_family(text, key, instead)}"
     return f"{key}={','.join(instead if part.strip() == word else part.strip() for part in text.split(','))}"
 
 
