@@ -90,7 +90,7 @@ WRONG += [
     ("BlockName=b1 Nodes=n[1-18]\nBlockSizes=18,27", "27 is not 18 times a power of two"),
     ("BlockSizes=-1", "-1 is no size of a block"),
     ("BlockName=b1 Nodes=n[1-4]\nBlockSizes=8", "the base size 8 is more than b1 has"),
-    ("SwitchName=s12345678901234567890123 Nodes=n1", "more than 19 digits"),
+    ("SwitchName=s12345678901234567890123 Nodes=n1", "number at its end"),
     ("- topology: t\n  tree:\n    switches:\n      - switch: s\n        children: l[1-2]\n      - switch: l1\n"
      "        nodes: n1", "4: t: s: l2 is not defined"),
     ("[2025-01-01T00:00:00.000] error: Node n1 has low real_memory size (99 < 100)", "Low RealMemory on n1: 100 is"),

@@ -98,14 +98,17 @@ def _records(text: str) -> Iterator[str]:
 
 def _values(record: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    at, key, start = -1, "", 0
+    at, key, start, free = -1, "", 0, 0
     text = f" {record}"
     for match in _KEY.finditer(text):
-        if _PLACE[match[1]] <= at:
-            continue                     # stands in a text: Slurm has printed this one already
+        if _PLACE[match[1]] <= at or match.start() < free:
+            continue                     # stands in a text: Slurm has printed this one already, or not yet
         if key:
             _put(found, key, text[start:match.start()])
         at, key, start = _PLACE[match[1]], match[1], match.end()
+        if key == "Reason":              # who wrote it stands behind its first line: no key comes before
+            stamp = _SET_BY.search(text, start)
+            free = stamp.end() if stamp else 0
     if key:
         _put(found, key, text[start:])
     return found

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-MAX_NAME = 64
-MAX_DIGITS = 19
+MAX_NAME = 64                        # longer ones are refused in topology.conf from 24.11 on [22.05, 24.11, 26.05]
+MAX_NUMBER = 2 ** 64 - 1             # at the end of a name in a host list; larger ones become this one
 MAX_BLOCK_LEVEL = 15                 # Slurm counts block sizes as powers of two of the base, up to this one
 
 Below = Mapping[str, Sequence[str]]
@@ -25,8 +25,10 @@ def illegal_size(sizes: Sequence[int]) -> int | None:
     return None
 
 
-def digits_at_end(name: str) -> int:
-    return len(name) - len(name.rstrip("0123456789"))
+def overflows(name: str) -> bool:
+    """Whether a host list cannot hold the name: as a child of a switch it is another one, that nothing defines."""
+    digits = name[len(name.rstrip("0123456789")):].lstrip("0")
+    return len(digits) > 20 or int(digits or "0") > MAX_NUMBER
 
 
 def undefined(below: Below) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 from hpcadmin.errors import UsageError
 from hpcadmin.facts import _slurm_shapes as shapes
 from hpcadmin.facts._reading import Finding
-from hpcadmin.facts._slurm_shapes import MAX_DIGITS, MAX_NAME
+from hpcadmin.facts._slurm_shapes import MAX_NAME
 from hpcadmin.facts._slurm_text import records
 from hpcadmin.hosts import expand, fold
 
@@ -82,12 +82,12 @@ def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], 
         findings.append(Finding(f"{name} has neither Switches= nor Nodes=" if not block else
                                 f"{name} has no Nodes=: a place that is kept for a block", line,
                                 note=block or young))
-    if len(name) >= MAX_NAME:
-        findings.append(Finding(f"{name[:70]}: a name of {len(name)} characters: Slurm takes at most {MAX_NAME - 1}",
-                                line))
-    elif shapes.digits_at_end(name) > MAX_DIGITS:
-        findings.append(Finding(f"{name}: more than {MAX_DIGITS} digits at the end: Slurm's host lists cannot hold "
-                                "them, slurmctld ends with a fatal error", line))
+    if len(name) > MAX_NAME and not young:
+        findings.append(Finding(f"{name[:70]}: a name of {len(name)} characters: Slurm takes at most {MAX_NAME} from "
+                                "24.11 on", line))
+    elif shapes.overflows(name):
+        findings.append(Finding(f"{name[:70]}: the number at its end is more than Slurm's host lists can hold: "
+                                "slurmctld ends with a fatal error", line))
     into[name] = Switch(name, line, _names(below, line, findings), _names(nodes, line, findings), nodes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,8 +125,9 @@ class CommandLine:
             raise SlurmError(f"did not answer within {self._timeout_s:g} s", where=argv[0],
                              hint="is slurmctld overloaded or frozen?") from exc
         finally:
-            if process.poll() is None:
-                process.kill()
+            if process.poll() is None:          # with what a wrapper has started: it would keep the pipes open
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
         answer = Answer(process.returncode, out[:MAX_OUTPUT].decode("utf-8", "replace"),
                         err[:65536].decode("utf-8", "replace"))

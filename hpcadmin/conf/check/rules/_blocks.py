@@ -17,7 +17,6 @@ from hpcadmin.conf.check.rules._topology_words import (
     verb,
     where,
 )
-from hpcadmin.conf.check.rules._trees import name_of
 from hpcadmin.conf.existing.parts import BlockLine, Place, SwitchLine, Topology
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.fabric.names import is_service
@@ -104,7 +103,6 @@ def blocks(situation: Situation) -> Iterator[Finding]:
                 yield Finding(Severity.FATAL, f"{in_(topology)}block {line.name} is defined twice (first "
                               f"{seen[line.name].place})", "slurmctld does not start", place=line.place)
             seen.setdefault(line.name, line)
-            yield from name_of(situation, line.name, f"{in_(topology)}block {line.name[:80]}: the name", line.place)
         yield from _sizes(situation, topology, nodes, place)
 
 

@@ -35,22 +35,22 @@ def _switch(situation: Situation, topology: Topology, line: SwitchLine) -> Itera
         if old and not yaml:
             yield Finding(Severity.FATAL, f"{name} has neither Switches= nor Nodes=",
                           f"{told(old)}: slurmctld does not start", place=line.place, versions=only(situation, old))
-    yield from name_of(situation, line.name, f"{name}: the name", line.place)
+    if not yaml:
+        yield from name_of(situation, line.name, f"{name}: the name", line.place)
 
 
 def name_of(situation: Situation, name: str, what: str, place: Place) -> Iterator[Finding]:
+    """Names that are too long, or end in a number that host lists cannot hold."""
+    strict = where(situation, lambda v: v >= (24, 11))
     if len(name) > shapes.MAX_NAME:
-        strict = where(situation, lambda v: v >= (24, 11))
-        yield Finding(Severity.FATAL if strict else Severity.WRONG, f"{what} has {len(name)} characters",
+        yield Finding(Severity.FATAL if strict else Severity.NOTE, f"{what} has {len(name)} characters",
                       f"{told(strict)}: slurmctld does not start with more than {shapes.MAX_NAME}" if strict else
-                      f"later versions refuse more than {shapes.MAX_NAME}", place=place,
-                      versions=only(situation, strict) if strict else ())
-    elif len(name) == shapes.MAX_NAME:
-        yield Finding(Severity.WRONG, f"{what} has {len(name)} characters", "Slurm's host lists hold at most "
-                      f"{shapes.MAX_NAME - 1}: the switch above cannot name it", place=place)
-    elif shapes.digits_at_end(name) > shapes.MAX_DIGITS:
-        yield Finding(Severity.FATAL, f"{what} ends in more than {shapes.MAX_DIGITS} digits",
-                      "Slurm's host lists cannot hold them: slurmctld does not start", place=place)
+                      f"the upgrade to 24.11 ends it: slurmctld does not start with more than {shapes.MAX_NAME}",
+                      place=place, versions=only(situation, strict) if strict else ())
+    if shapes.overflows(name):
+        yield Finding(Severity.FATAL, f"{what} ends in a number above {shapes.MAX_NUMBER}",
+                      "Slurm's host lists make another name of it: as a child of a switch it is not defined, and "
+                      "slurmctld does not start", place=place)
 
 
 def tree(situation: Situation) -> Iterator[Finding]:

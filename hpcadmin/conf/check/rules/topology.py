@@ -138,8 +138,8 @@ def named(situation: Situation) -> Iterator[Finding]:
     for part_line in situation.conf.partitions:
         value = part_line.values.get("topology")
         if value and value.text not in there:
-            yield Finding(Severity.WRONG, f"Topology={value.text[:100]} of partition {part_line.name}: there is "
-                          "none of that name", f"there {_are(there)}", place=value.place)
+            yield Finding(Severity.FATAL, f"Topology={value.text[:100]} of partition {part_line.name}: there is "
+                          "none of that name", f"slurmctld does not start; there {_are(there)}", place=value.place)
 
 
 def _are(topologies: dict[str, Topology]) -> str:
