@@ -267,3 +267,9 @@ def test_the_right_line_keeps_what_the_line_has_and_speaks_of_plugins_by_their_n
     right = {finding.rule: finding.right for finding in found}
     assert right["partitions.unknown_nodes"] == ("PartitionName=p Nodes=n[1-2] Default=YES",)
     assert right["versions.keys"] == ("NamespaceType=namespace/tmpfs",)
+
+
+@pytest.mark.parametrize("name", ["text", "text.read", "proof", "proof.agrees"])
+def test_findings_that_no_rule_makes_can_be_left_out_too(name: str) -> None:
+    own = Finding(Severity.WRONG, "x", rule=name)
+    assert runner.sifted([own], [name]).ignored == ((name, 1),)

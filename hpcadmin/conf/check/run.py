@@ -17,6 +17,8 @@ _ORDER = {severity: number for number, severity in enumerate(Severity)}
 MAX_OF_A_RULE = 500
 # Rules that look at every key alike. Of a key that a rule of its own speaks of at the same place, they are left out.
 _GENERAL = ("versions.",)
+# What findings of pasted texts and of real daemons are called.
+_OTHER_ORIGIN = ("text", "text.read", "text.assumed", "text.fragment", "text.counts", "proof", "proof.agrees")
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ def every_rule() -> tuple[tuple[str, Rule], ...]:
 
 
 def _must_exist(names: Sequence[str], known: Sequence[tuple[str, Rule]]) -> None:
-    subjects = {name.split(".", 1)[0] for name, _ in known} | {"text"}
+    subjects = {name.split(".", 1)[0] for name, _ in known}
     for name in names:
-        if name not in subjects and name not in {own for own, _ in known}:
+        if name not in subjects and name not in {own for own, _ in known} and name not in _OTHER_ORIGIN:
             raise UsageError(f"{name!r} is no rule of conf check", hint="a rule stands in brackets behind each finding")
 
 
