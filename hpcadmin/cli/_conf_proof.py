@@ -49,7 +49,8 @@ class Prover:
         if self.proof is None or self.proof.slurm.version in done.versions:
             return ()
         wanted = ", ".join(show(v) for v in done.versions)
-        return (f"proven with Slurm {self.proof.slurm.text}; judged for {wanted} (--slurm-root names another Slurm)",)
+        other = "--slurm-version judges for it" if self.root else "--slurm-root names another Slurm"
+        return (f"proven with Slurm {self.proof.slurm.text}; judged for {wanted} ({other})",)
 
     def text(self) -> str:
         return "" if self.proof is None else "".join(f"{line}\n" for line in lines(self.proof))

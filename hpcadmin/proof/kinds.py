@@ -19,6 +19,7 @@ from hpcadmin.sources import open_sources
 MAX_KINDS = 200
 MAX_XML = 4 * 1024 * 1024
 _XML = re.compile(r'<topology(?: version="(\d{1,2}\.\d{1,2})")?>\n.*?^</topology>', re.DOTALL | re.MULTILINE)
+_NUMA, _PU = re.compile(r'<object type="NUMANode"[^>]*>'), re.compile(r'<object type="PU"')
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]+\Z")
 
 
@@ -128,16 +129,23 @@ def _detected(group: Alike, node: Node | None, made: Hardware) -> Hardware | str
 def captured_xml(node: Node) -> str:
     """hwloc's XML of the node, where the inventory was made from it and it is as it was; "" else.
 
-    Newer forms than version 2 are left alone: an older hwloc would take this machine's CPUs instead.
+    Newer forms than version 2 are left alone: an older hwloc would take this machine's CPUs instead. So is what hwloc
+    would not load (our own captures are shortened), and the view of a process that had a part of the CPUs.
     """
     if not any("hwloc" in kind or kind == "capture" for source in node.sources for kind in source.kinds):
         return ""
     for text in open_sources(node)[0]:
         match = _XML.search(text.text)
         if match and (match[1] or "2").startswith(("1", "2")) and "<!ENTITY" not in match[0] and \
-                len(match[0]) <= MAX_XML:
+                len(match[0]) <= MAX_XML and _whole(match[0], node):
             return match[0]
     return ""
+
+
+def _whole(xml: str, node: Node) -> bool:
+    threads = sum(len(core.cpus) for core in node.cpu.cores)
+    return all(" nodeset=" in opening for opening in _NUMA.findall(xml)) and (
+        not threads or len(_PU.findall(xml)) == threads)
 
 
 def sockets_of(conf: Configuration, line: NodeLine) -> Mode:
