@@ -242,9 +242,10 @@ class Reader:
                 try:
                     return decoders[option](value)
                 except _BadValueError:
-                    if len(options) <= 2:
+                    if exact or len(options) <= 2:
                         raise
-            raise _BadValueError(f"is {type(value).__name__}, which fits none of {options}")
+            names = [option.__name__ if isinstance(option, type) else str(option) for option in decoders]
+            raise _BadValueError(f"is {type(value).__name__}, expected {', '.join(names[:-1])} or {names[-1]}")
 
         return decode
 

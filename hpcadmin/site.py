@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -250,7 +251,7 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
                     for key, value in node_tables.items()),
         limits=tuple(limits),
         suites={key: get.as_table(value, f"suites.{key}") for key, value in get.table("suites").items()},
-        partitions={key: get.as_table(value, f"partitions.{key}") for key, value in get.table("partitions").items()},
+        partitions={key: get.scalars(value, f"partitions.{key}") for key, value in get.table("partitions").items()},
         run_dir=get.text(run, "dir", "run"), shared_dir=get.text(run, "shared_dir", "run"),
         checks_dir=get.text(run, "checks_dir", "run"),
     )
@@ -277,6 +278,13 @@ class _Reader:
             raise self.error(path, "must be a table")
         return value
 
+    def scalars(self, value: Any, path: str) -> Mapping[str, Scalar]:
+        table = self.as_table(value, path)
+        for key, item in table.items():
+            if not isinstance(item, (str, int, float)) or (isinstance(item, float) and not math.isfinite(item)):
+                raise self.error(f"{path}.{key}", "must be a string, a number, true or false")
+        return table
+
     def table(self, key: str) -> Mapping[str, Any]:
         return self.as_table(self.tables.get(key, {}), key)
 
@@ -295,8 +303,8 @@ class _Reader:
         try:
             return from_plain(cls, dict(table), where=self.name)
         except StoreError as exc:
-            key = exc.what.split(" ", 1)[0]
-            where = locate(self.name, f"{path}.{key}" if key in table else path)
+            key = exc.what.split(" ", 1)[0].split("[", 1)[0]         # locate goes up where there is no such key
+            where = locate(self.name, f"{path}.{key}")
             raise SiteError(f"[{path}] {exc.what.replace(cls.__name__ + ' ', '')}", where=where) from exc
 
 
