@@ -101,10 +101,10 @@ def _rendered(inventory: Inventory, site: Site, slurm_version: str, *, as_is: bo
 
 
 def _refused(problems: tuple[Problem, ...], site: Site) -> int:
-    from hpcadmin.cli.conf import problem_line
+    from hpcadmin.cli._conf_problems import problem_lines
     from hpcadmin.conf.parts import Kind
-    for problem in problems:
-        complain(problem_line(problem, site))
+    for text in problem_lines(problems, site):
+        complain(text)
     complain("nothing compared: there are no files to compare with")
     return EXIT_USAGE if any(p.kind is Kind.SITE for p in problems) else EXIT_INCOMPLETE
 

@@ -13,7 +13,7 @@ from hpcadmin.cli import _conf_check, _conf_diff, complain
 from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_USAGE, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from hpcadmin.conf.parts import Explained, Problem, Rendering
+    from hpcadmin.conf.parts import Explained, Rendering
     from hpcadmin.model import Inventory
     from hpcadmin.site import Site
 
@@ -109,24 +109,17 @@ def write(folder: Path, result: Rendering, site: Site) -> list[str]:
 
 def refuse(result: Rendering, site: Site, *, as_json: bool) -> int:
     """Every problem on a line of its own; nothing was written."""
+    from hpcadmin.cli._conf_problems import problem_line, problem_lines
     from hpcadmin.conf.parts import Kind
-    lines = [problem_line(p, site) for p in result.problems]
     if as_json:
-        click.echo(to_json(result, lines))
+        click.echo(to_json(result, [problem_line(p, site) for p in result.problems]))
     else:
+        lines = problem_lines(result.problems, site)
         for text in lines:
             complain(text)
         complain(f"nothing written: {len(lines)} problem{'s' if len(lines) > 1 else ''}")
     kinds = {p.kind for p in result.problems}
     return EXIT_USAGE if Kind.SITE in kinds else EXIT_FAILED if Kind.FAULT in kinds else EXIT_INCOMPLETE
-
-
-def problem_line(problem: Problem, site: Site) -> str:
-    from hpcadmin.site import locate
-    where = f"{problem.node}: " if problem.node else ""
-    if problem.key and site.source:
-        where = f"{locate(site.source, problem.key)}: {where}"
-    return f"{where}{problem.what}{f' ({problem.hint})' if problem.hint else ''}"
 
 
 def to_json(result: Rendering, problems: Sequence[str] = ()) -> str:
