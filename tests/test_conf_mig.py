@@ -70,7 +70,7 @@ def test_what_is_refused(node: Node, site: Site, word: str) -> None:
 
 def test_the_site_may_name_slices() -> None:
     own = m.site(autodetect="nvml", gpu_types={"NVIDIA A100-SXM4-40GB 3g.20gb": "3g.20gb"})
-    assert "characters that Slurm does not take" in told(go(c.MIG, own))
+    assert "the first a letter" in told(go(c.MIG, own))
     own = m.site(autodetect="nvml", gpu_types={"NVIDIA A100-SXM4-40GB": "nvidia_a100"})
     assert types(go(c.MIG, own)) == "gpu:nvidia_a100_3g.20gb:1,gpu:nvidia_a100_2g.10gb:2"
     wrong = m.site(autodetect="nvml", gpu_types={"NVIDIA A100-SXM4-40GB": "ampere"})

@@ -336,7 +336,7 @@ def test_hostile_values_of_the_site_are_refused_with_their_key(value: str) -> No
 
 def test_hostile_keys_and_types_are_refused() -> None:
     assert "cannot be a key" in told(go(site=m.site(options={"A=1\nB": "x"})))
-    assert "characters" in told(go(site=m.site(gpu_types={"NVIDIA H100 80GB HBM3": "h:1"})))
+    assert "the first a letter" in told(go(site=m.site(gpu_types={"NVIDIA H100 80GB HBM3": "h:1"})))
 
 
 @pytest.mark.parametrize("value", HOSTILE)

@@ -8,7 +8,7 @@ from hpcadmin.conf.grammar import scalar
 from hpcadmin.conf.options import Options
 from hpcadmin.conf.parts import Document, Entry, Kind, Line, Problem, Section, line
 from hpcadmin.conf.settings import NEW_DEFAULTS, Cluster, accounting, own_line, tracks_by_cgroup
-from hpcadmin.site import Site
+from hpcadmin.site import AccountingSite, Site
 
 _ENFORCE = ("associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys", "all")
 # The plug-ins of each kind, the same in every version from 22.05 to 26.05, and the keys that each reads from
@@ -69,7 +69,7 @@ def _needs_slurmdbd(tres: str) -> bool:
 def _slurmdbd(site: Site, options: Options) -> tuple[list[Line], list[Problem]]:
     own = site.accounting
     problems = []
-    wrong = [word for word in own.enforce if word.casefold() not in _ENFORCE]
+    wrong = [word[:40] for word in own.enforce if word.casefold() not in _ENFORCE]
     if wrong:
         problems.append(Problem(Kind.SITE, f"[accounting] enforce has no {', '.join(map(repr, wrong))}",
                                 key="accounting.enforce", hint=f"known are {', '.join(_ENFORCE)}"))
@@ -99,7 +99,7 @@ def _gathered(site: Site, options: Options) -> tuple[list[Line], list[Problem]]:
             continue
         path = f"accounting.{kind}"
         if name not in known:
-            problems.append(Problem(Kind.SITE, f"[accounting] {kind} = {name!r}: no such plug-in", key=path,
+            problems.append(Problem(Kind.SITE, f"[accounting] {kind} = {name[:40]!r}: no such plug-in", key=path,
                                     hint=f"known are {', '.join(known)}"))
             continue
         lines.append(options.put(key, f"{family}/{name}", f"measures the {kind} of jobs", path))
@@ -166,6 +166,12 @@ def slurmdbd_problems(site: Site, own: Options) -> list[Problem]:
         if own.find(key):
             problems.append(Problem(Kind.SITE, f"{table} {own.find(key)} is not a setting of this kind",
                                     key=own.own[key].path, hint=f"write it as [accounting] {name}"))
+    it, usual = site.accounting, AccountingSite()
+    alone = [name for name in ("storage_host", "storage_port", "storage_user", "storage_name", "password_file")
+             if getattr(it, name) != getattr(usual, name)]
+    if alone and not it.slurmdbd:
+        problems.append(Problem(Kind.SITE, f"[accounting] {', '.join(alone)}: for slurmdbd.conf, which is not asked "
+                                "for", key=f"accounting.{alone[0]}", hint="slurmdbd = true, or leave it out"))
     if own.values and not site.accounting.slurmdbd:
         problems.append(Problem(Kind.SITE, f"{table} has keys and slurmdbd.conf is not asked for",
                                 key="accounting.options", hint="[accounting] slurmdbd = true"))

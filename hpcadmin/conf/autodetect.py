@@ -58,21 +58,27 @@ def refused(site: Site, version: Version | None) -> list[Problem]:
     return problems
 
 
-def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, kind: str,
-            terms: Terms) -> tuple[tuple[Device, ...], list[Problem]]:
+def place_of(group: NodeGroup | None) -> str:
+    """The key in site.toml that `wanted` goes by."""
+    return f"nodes.{group.name}.autodetect" if group is not None and group.autodetect else "slurm.autodetect"
+
+
+def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
+            group: NodeGroup | None) -> tuple[tuple[Device, ...], list[Problem]]:
     """The node's devices as AutoDetect will find them, for Gres=; no file, cores or links: those it finds itself."""
+    kind, key = wanted(terms.site, group), place_of(group)
     problems: list[Problem] = []
     found: list[tuple[str, str, int]] = []
     for place, gpu in enumerate(gpus):
         name = f"GPU {gpu.index if gpu.index is not None else place}"
         if VENDORS.get(kind, gpu.vendor) != gpu.vendor:
-            problems.append(Problem(Kind.SITE, f"AutoDetect={kind} does not find {name}, which is {gpu.vendor}'s",
-                                    node.name, key="slurm.autodetect"))
+            problems.append(Problem(Kind.SITE, f"{name}: AutoDetect={kind} does not find it, it is {gpu.vendor}'s",
+                                    node.name, key=key))
             continue
         if mig.enabled(gpu):
             if kind == "nvidia":
-                problems.append(Problem(Kind.SITE, f"AutoDetect=nvidia does not find the MIG devices of {name}",
-                                        node.name, key="slurm.autodetect", hint="AutoDetect=nvml does"))
+                problems.append(Problem(Kind.SITE, f"{name}: AutoDetect=nvidia does not find its MIG devices",
+                                        node.name, key=key, hint="AutoDetect=nvml does"))
                 continue
             parts, wrong = mig.slices(node.name, name, gpu, terms.types)
             problems += wrong
@@ -84,7 +90,10 @@ def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, kind: str,
                                     node.name))
             continue
         found.append((_type(gpu, detected, terms.types), detected, place))
-    problems += _sockets(node, gpus, layout, kind, terms.version)
+    wrong_socket = _sockets(node, gpus, layout, terms.version)
+    if wrong_socket:
+        problems.append(Problem(Kind.SITE, f"AutoDetect={kind} on {wrong_socket}; the node would be INVAL", node.name,
+                                key=key, hint='autodetect = "off" for it: lines by hand leave Cores out'))
     if not problems:
         found, problems = _matching(node.name, found)
     return tuple(Device(kind_, "", "", "", "AutoDetect finds the cores", "", "AutoDetect finds the links", place,
@@ -126,14 +135,9 @@ def _matching(node: str, found: list[tuple[str, str, int]]) -> tuple[list[tuple[
     return found, []
 
 
-def _sockets(node: Node, gpus: Sequence[Gpu], layout: Layout, kind: str, version: Version | None) -> list[Problem]:
-    """Detected cores that are no socket cannot be left out: from 24.11 on they make the node INVAL."""
+def _sockets(node: Node, gpus: Sequence[Gpu], layout: Layout, version: Version | None) -> str:
+    """The GPU whose detected cores are no socket, and why: from 24.11 on they make the node INVAL."""
     if (version or VERSIONS[-1]) < NO_PARTS:
-        return []
-    for gpu in gpus:
-        wrong = misfit(layout, near_cores(node.cpu, gpu))
-        if wrong:
-            return [Problem(Kind.SITE, f"AutoDetect={kind} on GPU {gpu.index}: {wrong}; the node would be INVAL",
-                            node.name, key="slurm.autodetect",
-                            hint='autodetect = "off" for it: lines by hand leave Cores out')]
-    return []
+        return ""
+    wrong = ((gpu, misfit(layout, near_cores(node.cpu, gpu))) for gpu in gpus)
+    return next((f"GPU {gpu.index}: {why}" for gpu, why in wrong if why), "")

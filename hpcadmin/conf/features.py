@@ -16,6 +16,7 @@ _FAMILIES = ("epyc", "xeon", "threadripper", "ryzen", "opteron", "core", "neover
              "kunpeng")
 _TIERS = frozenset({"platinum", "gold", "silver", "bronze", "max", "pro", "intel", "amd", "genuine"})
 MIB_PER_STEP = 64 * 1024
+_LONGEST = 24                    # of a word in a CPU's name
 
 
 def automatic(types: Iterable[str], cpu_model: str, nics: Sequence[Nic]) -> tuple[str, ...]:
@@ -29,6 +30,8 @@ def cpu(model: str) -> tuple[str, ...]:
     words = [w for w in re.split(r"[^a-z0-9]+", _CPU_NOISE.sub(" ", model.casefold())) if w]
     power = next((w for w in words if re.fullmatch(r"power\d{1,2}", w)), "")
     family = next((family for family in _FAMILIES if family in words), "")
+    if any(len(word) > _LONGEST for word in words):
+        return ()
     if power or not family:
         return (power,) if power else ()
     rest = [w for w in words[words.index(family) + 1:] if w not in _TIERS][:3]

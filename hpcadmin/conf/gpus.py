@@ -163,7 +163,8 @@ def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
         name = f"GPU {gpu.index if gpu.index is not None else place}"
         path, why_not = device_file(gpu)
         if why_not:
-            wrong(Kind.UNKNOWN, f"{name}: {why_not}", "is the driver loaded? run discover again")
+            wrong(Kind.UNKNOWN, f"{name}: {why_not}", "is the driver loaded? discover again" if gpu.vendor in _FILES
+                  else "conf render knows no device files of it")
         cores, cores_why = _cores(near_cores(node.cpu, gpu), layout, partial=terms.partial)
         flags = FLAGS.get(gpu.vendor, "")
         if mig.enabled(gpu):
@@ -174,7 +175,7 @@ def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
                       for (kind, profile), file in zip(parts, files, strict=False)]
             continue
         kind = terms.types.of(gpu)
-        if not kind:
+        if not kind and gpu.model not in terms.types.own:     # the site's empty one has been said
             wrong(Kind.UNKNOWN, f"{name}: no type name can be made from model {gpu.model[:60]!r}",
                   "name it in site.toml [slurm.gpu_types]")
         found.append(Device(kind, path, flags, cores, cores_why, link_rows[place] if link_rows else "", links_why,
@@ -198,14 +199,17 @@ def together(node: str, gpus: Sequence[Gpu], files: Sequence[str]) -> list[Probl
     """What is wrong with the GPUs of a node as a set."""
     problems = []
     if len(set(files)) != len(files):
-        problems.append(Problem(Kind.FAULT, "two GPUs have the same device file", node))
+        twice = next(file for file in files if files.count(file) > 1)
+        problems.append(Problem(Kind.FAULT, f"two GPUs have the same device file {twice}", node,
+                                hint="discover it again, on the node itself"))
     if len({gpu.vendor for gpu in gpus}) > 1:
         problems.append(Problem(Kind.SITE, "GPUs of several vendors in one node: their Flags cannot stand together",
-                                node))
+                                node, hint="leave this node out of the inventory, and write its lines yourself"))
     virtual = virtual_functions(gpus)
     if virtual:
         problems.append(Problem(Kind.FAULT, f"{', '.join(g.pci for g in virtual[:8])} look like virtual functions "
-                                "(vGPU), which belong to virtual machines and not to jobs", node))
+                                "(vGPU), which belong to virtual machines and not to jobs", node,
+                                hint="turn them off (sriov-manage -d), then discover again"))
     return problems
 
 

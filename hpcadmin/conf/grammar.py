@@ -14,18 +14,27 @@ _FORBIDDEN = "#\"'\\"
 _NAME_VALUE_KEYS = re.compile(r"(?i).*Param(eter)?s$|AuthInfo|AuthAltParameters|.*TRESBillingWeights|TRESWeights|"
                               r"PriorityWeightTRES|.*PerJob|.*PerNode|LaunchParameters|DefCpuPerGPU|JobDefaults|EnergyIPMIPowerSensors")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*")
-_SHAPES: dict[str, re.Pattern[str]] = {
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+# Slurm takes longer values; a name, a path or a list of words that long is none.
+MAX_VALUE = 4096
+_HOSTLISTS = frozenset({"nodename", "nodes", "nodehostname", "nodeaddr", "bcastaddr", "switches"})
+_SHAPES: dict[str, re.Pattern[str]] = {key.casefold(): shape for key, shape in {
     "ClusterName": re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"),
     "SlurmctldHost": re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(\([A-Za-z0-9][A-Za-z0-9_.:-]*\))?"),
     "NodeName": re.compile(r"[A-Za-z0-9_.,\[\]-]+"),
     "NodeHostname": re.compile(r"[A-Za-z0-9_.,\[\]-]+"),
-    "PartitionName": re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*"),
-    "Features": re.compile(r"[A-Za-z0-9_.+-]+(,[A-Za-z0-9_.+-]+)*"),
+    "NodeAddr": re.compile(r"[A-Za-z0-9_.,:\[\]-]+"),
+    "BcastAddr": re.compile(r"[A-Za-z0-9_.,:\[\]-]+"),
+    "PartitionName": re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"),
+    "Features": re.compile(r"[A-Za-z0-9_.+-]{1,63}(,[A-Za-z0-9_.+-]{1,63})*"),
+    "AccountingStorageHost": _HOST, "AccountingStorageBackupHost": _HOST, "DbdHost": _HOST, "DbdBackupHost": _HOST,
+    "StorageHost": _HOST, "StorageUser": _PLAIN, "StorageLoc": _PLAIN,
     "Gres": re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*(,[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*)*"),
     "Type": re.compile(r"[A-Za-z][A-Za-z0-9_.-]*"),
     "File": re.compile(r"/dev/[A-Za-z0-9_./-]+(\[[0-9]+-[0-9]+\])?"),
     "MultipleFiles": re.compile(r"/dev/[A-Za-z0-9_./-]+(,/dev/[A-Za-z0-9_./-]+)+"),
-}
+}.items()}
 
 
 def wrong_key(key: str) -> str | None:
@@ -42,7 +51,9 @@ def wrong_value(key: str, value: str) -> str | None:
         return f"has {', '.join(repr(c) for c in bad[:4])}, which would break the file"
     if "=" in value and not _NAME_VALUE_KEYS.fullmatch(key):
         return "has '=', which would read as another key"
-    shape = _SHAPES.get(key)
+    if len(value) > MAX_VALUE and key.casefold() not in _HOSTLISTS:
+        return f"has {len(value)} characters, more than {MAX_VALUE}"
+    shape = _SHAPES.get(key.casefold())
     if shape is not None and not shape.fullmatch(value):
         return "has characters that Slurm does not take there"
     return None

@@ -58,17 +58,21 @@ def plan(node: Node, found: Sequence[Gpu], layout: Layout, terms: Terms,
     """found: the node's GPUs in bus order."""
     kind = autodetect.wanted(terms.site, group) if found else ""
     if kind:
-        devices, problems = autodetect.devices(node, found, layout, kind, terms)
+        devices, problems = autodetect.devices(node, found, layout, terms, group)
         problems += gpus.together(node.name, found, ())
     else:
         devices, problems = gpus.devices(node, found, layout, terms, group)
-    problems += [Problem(Kind.SITE, f"type {kind_[:60]!r} has characters that Slurm does not take there, or begins "
-                         "with no letter", node.name, key="slurm.gpu_types")
-                 for kind_ in dict.fromkeys(device.type for device in devices) if kind_ and not _TYPE.match(kind_)]
+    problems += [Problem(Kind.SITE, _no_type(name), node.name, hint="name it in site.toml [slurm.gpu_types]")
+                 for name in dict.fromkeys(device.type for device in devices)
+                 if name and not _TYPE.match(name) and name not in terms.site.slurm.gpu_types.values()]
     if group is None:
         return Gres(devices, kind), problems
     shared, per_gpu, more = _shares(node.name, found, group, by_hand=not kind)
     return Gres(devices, kind, shared, per_gpu, counted(group)), [*problems, *more]
+
+
+def _no_type(name: str) -> str:
+    return (f"type {name[:40]!r} cannot be: at most 63 letters, digits, '_', '.' and '-', the first a letter")
 
 
 def _shares(node: str, found: Sequence[Gpu], group: NodeGroup, *, by_hand: bool) -> tuple[str, int, list[Problem]]:
@@ -99,8 +103,9 @@ def counted(group: NodeGroup) -> tuple[tuple[str, str, str], ...]:
 
 
 def refused(site: Site) -> list[Problem]:
-    """What the site's [nodes.NAME] say of gres that cannot be."""
-    problems = []
+    """What the site's [slurm.gpu_types] and [nodes.NAME] say of gres that cannot be."""
+    problems = [Problem(Kind.SITE, _no_type(name), key=f"slurm.gpu_types.{model}")
+                for model, name in site.slurm.gpu_types.items() if not _TYPE.match(name)]
 
     def wrong(group: NodeGroup, key: str, what: str, hint: str = "") -> None:
         problems.append(Problem(Kind.SITE, f"[nodes.{group.name}] {what}", key=f"nodes.{group.name}.{key}", hint=hint))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hpcadmin.conf.autodetect import place_of
 from hpcadmin.conf.gpus import Device
 from hpcadmin.conf.gres import Gres
 from hpcadmin.conf.machines import Written
@@ -42,7 +43,7 @@ def gres_sections(written: Sequence[Written], site: Site) -> tuple[Section, ...]
 def _detected(nodes: str, found: Gres, members: Sequence[Written]) -> Line:
     group = members[0].machine.group
     own = group is not None and group.autodetect
-    key = f"nodes.{group.name}.autodetect" if own and group else "slurm.autodetect"
+    key = place_of(group)
     source = f"site.toml [nodes.{group.name}]" if own and group else "site.toml [slurm] autodetect"
     return Line((Entry("NodeName", nodes, "slurmd finds files, cores and links of these nodes' GPUs itself",
                        told_by(members)),

@@ -81,6 +81,10 @@ def hook_notes(site: Site, version: Version | None) -> list[str]:
     on_controllers = [path for path in (own.prolog_slurmctld, own.epilog_slurmctld) if path]
     if on_controllers:
         notes.append(f"[hooks]: {', '.join(dict.fromkeys(on_controllers))} must be on every controller, executable")
+    idle = [name for name in ("health_interval_s", "health_states", "health_timeout_s")
+            if getattr(own, name) != getattr(HookSite, name)]
+    if idle and not own.health:
+        notes.append(f"[hooks] {', '.join(idle)}: nothing is written, since [hooks] health names no program")
     if own.health and own.health_timeout_s is not None and (version is None or version < OWN_TIMEOUT):
         notes.append("[hooks] health_timeout_s is left out: HealthCheckTimeout is of Slurm 26.05; before it is 60 s")
     return notes
@@ -90,7 +94,8 @@ def _wrong_path(path: str, key: str) -> list[Problem]:
     if _PATH.fullmatch(path) and ".." not in path.split("/") and "//" not in path:
         return []
     table, _, name = key.rpartition(".")
-    return [Problem(Kind.SITE, f"[{table}] {name} = {path!r} is not an absolute path of plain characters", key=key)]
+    return [Problem(Kind.SITE, f"[{table}] {name} = {path[:80]!r} is not an absolute path of plain characters",
+                    key=key)]
 
 
 def private_tmp_lines(site: Site, options: Options,
@@ -98,7 +103,9 @@ def private_tmp_lines(site: Site, options: Options,
     """slurm.conf's line for directories that every job gets for itself."""
     own = site.private_tmp
     if not own.base_path:
-        return (), []
+        return (), ([] if own == PrivateTmp() else [Problem(
+            Kind.SITE, "[private_tmp] has no base_path: where on the nodes shall the jobs' directories be?",
+            key="private_tmp", hint='base_path = "/local/jobs"')])
     problems = _private_tmp_problems(site, options)
     if version is None:
         return (), [*problems, Problem(Kind.SITE, "[private_tmp]: Slurm 25.11 changed its file and its key, and the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ _NVIDIA = "10de"
 _ELSEWHERE = re.compile(
     r"(?i)(addresses|dmi|ibstat|infiniband|kernel|lscpu|net|nics?|os_release|ports?|slurmd|time|tools)\b")
 _NO_SMT = ("off", "forceoff", "notsupported", "notimplemented")
+# Names that slurm.conf means otherwise, however they are written.
+_RESERVED = ("all", "default")
+# What a machine calls itself that has been given no name.
+_NAMELESS = ("localhost", "localhost4", "localhost6", "(none)")
+_AGAIN = "discover it again"
+REPAIR = "repair it, or --as-is to write it as it is"
 
 
 @dataclass(frozen=True)
@@ -73,24 +80,61 @@ class Written:
 def read(node: Node, groups: Mapping[str, NodeGroup], *, as_is: bool) -> tuple[Machine | None, list[Problem]]:
     """The machine, or None and why not. as_is: faults are taken as they are; what is unknown stays a problem."""
     group = groups.get(node.name)
-    problems = [] if as_is else _faults(node, group)
-    if not is_node_name(node.name):
-        return None, [Problem(Kind.UNKNOWN, "is not a name a node can have", node.name)]
+    if not is_node_name(node.name) or node.name.casefold() in _RESERVED:
+        shown = node.name if len(node.name) <= 80 else f"{node.name[:80]}…"
+        return None, [Problem(Kind.UNKNOWN, "is not a name a node can have" if shown else "a node has no name", shown,
+                              hint="letters, digits, '-', '_' and '.', not ALL or DEFAULT: discover it by another")]
+    problems = _host_problems(node) if as_is else [*_host_problems(node), *_faults(node, group)]
     memory, memory_why = cpu_memory(node)
     if memory is None:
-        problems.append(Problem(Kind.UNKNOWN, f"memory: {memory_why}", node.name))
+        problems.append(Problem(Kind.UNKNOWN, f"memory: {memory_why}", node.name, hint=_AGAIN))
     plain = layout(node.cpu, Mode.PACKAGE)
     if isinstance(plain, str) and not any(isinstance(layout(node.cpu, mode), Layout) for mode in Mode):
-        problems.append(Problem(Kind.UNKNOWN, f"CPUs: {plain}", node.name))
+        problems.append(Problem(Kind.UNKNOWN, f"CPUs: {plain}", node.name, hint=_AGAIN))
     if node.lacks("gpus"):
-        problems.append(Problem(Kind.UNKNOWN, "GPUs: no source tells whether it has any", node.name))
+        problems.append(Problem(Kind.UNKNOWN, "GPUs: no source tells whether it has any", node.name, hint=_AGAIN))
     order = bus_order(placed(node))
     if isinstance(order, str):
-        problems.append(Problem(Kind.UNKNOWN, f"GPUs: {order}", node.name))
+        problems.append(Problem(Kind.UNKNOWN, f"GPUs: {order}", node.name, hint=_AGAIN))
         order = ()
     if problems or memory is None:
         return None, problems
     return Machine(node, order, memory, memory_why, group), []
+
+
+def host_name(node: Node) -> str:
+    """What slurmd calls the node where it is not the node's name; "" where it is, or is not told."""
+    host = node.hostname.split(".", 1)[0]
+    return host if host and host != node.name.split(".", 1)[0] else ""
+
+
+def _host_problems(node: Node) -> list[Problem]:
+    """Host names and addresses that NodeHostname= and NodeAddr= cannot have."""
+    host = host_name(node)
+    if not host:
+        return []
+    problems = []
+    if host.casefold() in (*_NAMELESS, *_RESERVED) or not is_node_name(host):
+        problems.append(Problem(Kind.FAULT, f"calls itself {host[:60]!r}, by which slurmd and slurmctld cannot find it",
+                                node.name, hint="give it a host name (hostnamectl), then discover it again"))
+    for address in node.addresses[:1] if len(node.addresses) == 1 else ():
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            problems.append(Problem(Kind.UNKNOWN, f"its address {address[:60]!r} is none", node.name,
+                                    hint="discover it again"))
+    return problems
+
+
+def same_hosts(nodes: Sequence[Node]) -> list[Problem]:
+    """Nodes that call themselves alike: slurmd of one would take itself for the other, or the other's place."""
+    by_host: dict[str, list[str]] = {}
+    for node in nodes:
+        by_host.setdefault(host_name(node) or node.name.split(".", 1)[0], []).append(node.name)
+    return [Problem(Kind.FAULT, f"calls itself {host}, as {others[0] if others[0] != name else others[1]} does", name,
+                    hint="one machine discovered under two names, or two machines with one host name")
+            for host, others in by_host.items() if len(set(others)) > 1
+            and len({n.split(".", 1)[0] for n in others}) > 1 for name in dict.fromkeys(others)]
 
 
 def groups_by_node(site: Site) -> tuple[dict[str, NodeGroup], list[Problem]]:
@@ -167,7 +211,7 @@ def _faults(node: Node, group: NodeGroup | None) -> list[Problem]:
                      for g in node.gpus if g.model != group.gpu_model]
         if group.memory_mib is not None and node.memory_mib is not None and node.memory_mib < group.memory_mib:
             what.append(f"{node.memory_mib} MiB of memory, site.toml [nodes.{group.name}] says {group.memory_mib}")
-    return [Problem(Kind.FAULT, text, node.name) for text in what]
+    return [Problem(Kind.FAULT, text, node.name, hint=REPAIR) for text in what]
 
 
 def _missing_gpus(node: Node, group: NodeGroup | None) -> list[tuple[str, str]]:
@@ -199,8 +243,7 @@ def place(machine: Machine, mode: Mode, terms: Terms, why: str, *,
     gres, problems = plan(node, machine.gpus, found, terms, machine.group)
     if problems:
         return None, problems
-    host = node.hostname.split(".", 1)[0]
-    other = host if host and host != node.name.split(".", 1)[0] else ""
+    other = host_name(node)
     address = node.addresses[0] if other and len(node.addresses) == 1 else ""
     group = machine.group.name if machine.group else ""
     shape = Shape(found, gres.text, features(machine, [d.type for d in gres.devices], terms.site), group,

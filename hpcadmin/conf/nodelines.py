@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpcadmin.conf import reserved
-from hpcadmin.conf.features import MIB_PER_STEP, weight
-from hpcadmin.conf.grammar import scalar
+from hpcadmin.conf.features import weight
+from hpcadmin.conf.grammar import scalar, wrong_value
 from hpcadmin.conf.machines import Shape, Written, memory_classes
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.parts import Entry, Kind, Line, Problem
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand
 from hpcadmin.site import Scalar, Site
 
 LARGE_MIB = 64 * 1024
 # Keys of a node line that follow from the hardware: another value would drain the node or hide a fault.
-_MEASURED = {"nodename", "sockets", "socketsperboard", "boards", "threadspercore", "gres", "features", "parameters"}
+_MEASURED = {"nodename", "sockets", "socketsperboard", "boards", "corespersocket", "threadspercore", "gres", "feature",
+             "features", "parameters"}
+_STATES = ("UNKNOWN", "DOWN", "DRAIN", "FAIL", "FUTURE", "CLOUD")
+# One for each node of the line.
+_EACH = ("nodehostname", "nodeaddr", "bcastaddr")
 
 
 def margin_mib(memory_mib: int, site: Site) -> tuple[int, str, str, str]:
@@ -51,8 +58,8 @@ def told_by(members: Sequence[Written]) -> str:
 
 def weighed(written: Sequence[Written], site: Site) -> bool:
     """Whether nodes differ in what their Weight= would come from."""
-    return site.slurm.weights_auto and len({
-        (len(w.machine.gpus), w.machine.memory_mib // MIB_PER_STEP) for w in written}) > 1
+    return site.slurm.weights_auto and len({weight(len(members[0].machine.gpus), memory)
+                                            for _, memory, members in classes(written)}) > 1
 
 
 def node_line(shape: Shape, memory: int, members: Sequence[Written], site: Site, *,
@@ -79,7 +86,7 @@ def node_line(shape: Shape, memory: int, members: Sequence[Written], site: Site,
     problems = _margin_problems(memory, site)
     group = members[0].machine.group
     if group is not None:
-        entries, more = _own_options(entries, members[0], memory, site)
+        entries, more = _own_options(entries, members, memory, site)
         problems += more
     if not any(e.key.casefold() == "state" for e in entries):
         entries.append(Entry("State", "UNKNOWN", "slurmctld asks the node", "hpcadmin default"))
@@ -145,7 +152,9 @@ def _features(shape: Shape, member: Written, site: Site, source: str) -> Entry:
                  f"nodes.{group.name}.features")
 
 
-def _own_options(entries: list[Entry], member: Written, memory: int, site: Site) -> tuple[list[Entry], list[Problem]]:
+def _own_options(entries: list[Entry], members: Sequence[Written], memory: int,
+                 site: Site) -> tuple[list[Entry], list[Problem]]:
+    member = members[0]
     group = member.machine.group
     if group is None:
         return entries, []
@@ -157,7 +166,7 @@ def _own_options(entries: list[Entry], member: Written, memory: int, site: Site)
                                 key=f"nodes.{group.name}.options.{key}"))
     for key in sorted(group.options, key=str.casefold):
         path = f"nodes.{group.name}.options.{key}"
-        wrong = _wrong_option(key, group.options[key], memory, member.machine.name)
+        wrong = _wrong_option(key, group.options[key], memory, members)
         if wrong:
             problems.append(Problem(Kind.SITE, f"[nodes.{group.name}.options] {wrong}", key=path))
             continue
@@ -167,9 +176,29 @@ def _own_options(entries: list[Entry], member: Written, memory: int, site: Site)
     return entries, problems
 
 
-def _wrong_option(key: str, value: Scalar, memory: int, node: str) -> str:
-    if key.casefold() in _MEASURED:
+def _wrong_option(key: str, value: Scalar, memory: int, members: Sequence[Written]) -> str:
+    kind, text, node = key.casefold(), scalar(value), members[0].machine.name
+    if kind in _MEASURED:
         return f"{key}: follows from the hardware (features = [...] adds features)"
-    if key.casefold() == "realmemory" and (isinstance(value, (str, bool, float)) or not 0 < value <= memory):
-        return f"RealMemory={value}: {node} has {memory} MiB, and would be INVALID with more"
+    if kind == "realmemory" and (isinstance(value, (str, bool, float)) or not 0 < value <= memory):
+        return f"RealMemory={text[:40]}: {node} has {memory} MiB, and would be INVALID with more"
+    found = members[0].shape.layout
+    if kind in ("cpus", "procs") and text not in (str(found.cores), str(found.cpus)):
+        return f"{key}={text[:40]}: {node} has {found.cores} cores with {found.cpus} threads: one of the two"
+    if kind == "state" and text.upper() not in _STATES:
+        return f"{key}={text[:40]}: one of {', '.join(_STATES)}"
+    if kind in _EACH and not wrong_value(key, text):
+        return _wrong_count(key, text, members)
     return ""
+
+
+def _wrong_count(key: str, text: str, members: Sequence[Written]) -> str:
+    """NodeAddr= and its like have a name for each node of the line, in the order of the nodes."""
+    try:
+        count = 1 if re.fullmatch(r"[0-9A-Fa-f.:]+", text) else len(expand(text))
+    except UsageError as exc:
+        return f"{key}: {exc}"
+    if count == len(members):
+        return ""
+    nodes = slurm_list(w.machine.name for w in members)
+    return f"{key}={text[:60]} names {count}, and the line is of {len(members)}: {nodes[:200]}"

@@ -11,6 +11,7 @@ from hpcadmin.conf.keys import Version
 from hpcadmin.conf.machines import Written, interleaved
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.parts import Kind, Problem
+from hpcadmin.text import fold_ids
 
 MULTIPLE_UNTIL: Version = (23, 2)
 _NVSWITCH = 8                    # GPUs from which on NVLinks between all of them go over switches
@@ -115,7 +116,8 @@ def wrong_index(devices: Sequence[Device]) -> str:
     grouped = [device for kind in order for device in devices if device.type == kind]
     for index, device in enumerate(grouped):
         if devices[index].type != device.type:
-            return (f"gpu:{device.type}:1 can get CUDA_VISIBLE_DEVICES={index}, which is a {devices[index].type}")
+            return (f"gpu:{device.type}:1 can get CUDA_VISIBLE_DEVICES={index}, which is of type "
+                    f"{devices[index].type}")
     return ""
 
 
@@ -154,7 +156,12 @@ def _left_out(written: Sequence[Written]) -> list[str]:
     for w in written:
         if w.gres.autodetect:
             continue
-        reasons = [d.cores_why for d in w.devices if not d.cores or d.cores_why.startswith("all cores, ")]
+        places: dict[str, list[int]] = {}
+        for d in w.devices:
+            if not d.cores or d.cores_why.startswith("all cores, "):
+                places.setdefault(d.cores_why, []).append(d.place)
+        reasons = [f"GPU {fold_ids(gpus)}: {why}" if len(set(gpus)) < len(w.machine.gpus) else why
+                   for why, gpus in places.items()]
         reasons += [d.links_why for d in w.devices if not d.links]
         for why in dict.fromkeys(reasons):
             if any(word in why for word in ("all cores, ", "so all cores", "matrix", "faulty")) and (

@@ -113,7 +113,7 @@ def for_version(options: Options, file: str, version: Version | None) -> list[st
     _twice(options)
     notes: list[str] = []
     for key, own in list(options.own.items()):
-        if key in _TWO:
+        if key in _TWO and file == "PartitionName":
             del options.own[key]
             notes.append(f"[{options.table}] {own.key}={own.value}: an old name; written as {' and '.join(_TWO[key])}")
             for one in _TWO[key]:

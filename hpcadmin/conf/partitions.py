@@ -69,15 +69,15 @@ def partitions(site: Site, hardware: Sequence[Hardware], policy: Policy,
         covered |= nodes
         keys = {*table, *common}
         lines.append(Line((*entries, *_from_hardware(keys, _part(hardware, nodes), policy))))
-    if not problems and len(covered) < len(everything):
-        notes.append(f"{slurm_list(set(everything) - covered)}: in no partition of site.toml, so no job can run there")
+    outside = set(everything) - covered
+    if outside and not problems:
+        notes.append(f"{slurm_list(outside)}: in no partition of site.toml, so no job can run there")
     longest, more = _longest(common, [own[name] for name in sorted(own)] or [{}])
-    problems += more
+    problems += [*more, *_contradictions(common, own)]
     if longest is None and not more:
         notes.append("partitions without MaxTime: their jobs may run for ever, and the scheduler cannot plan around "
                      "them ([partitions.DEFAULT] MaxTime)")
-    if own and not any("default" in table and table["default"].value.casefold() in ("yes", "true")
-                       for table in own.values()):
+    if own and not any("default" in table and _yes(table["default"]) for table in own.values()):
         notes.append("no partition of site.toml has Default = true: a job that names none is refused")
     return Partitions(tuple(lines), tuple(problems), tuple(notes), longest)
 
@@ -93,7 +93,15 @@ def _tables(site: Site, version: Version | None) -> tuple[dict[str, _Table], lis
         options = Options(f"partitions.{name}", table)
         notes += for_version(options, "PartitionName", version)
         problems += options.problems
-        tables["DEFAULT" if name.upper() == "DEFAULT" else name] = options.own
+        named = options.own.get("partitionname")
+        if named is not None:
+            problems.append(Problem(Kind.SITE, f"[partitions.{name}] {named.key}: the table's name is the partition's",
+                                    key=named.path, hint="leave it out"))
+        key = "DEFAULT" if name.upper() == "DEFAULT" else name
+        if key in tables:
+            problems.append(Problem(Kind.SITE, f"[partitions.{name}]: there is another table for all partitions",
+                                    key=f"partitions.{name}", hint="make one of them"))
+        tables[key] = options.own
     return tables, problems, notes
 
 
@@ -216,11 +224,33 @@ def _longest(common: _Table, own: Sequence[_Table]) -> tuple[int | None, list[Pr
             continue
         minutes = slurm_minutes(said.value)
         if minutes is None:
-            problems.append(Problem(Kind.SITE, f"MaxTime={said.value} is no time", key=said.path,
+            problems.append(Problem(Kind.SITE, f"MaxTime={said.value[:40]} is no time", key=said.path,
                                     hint="minutes, hours:minutes:seconds or days-hours:minutes:seconds"))
         found.append(minutes)
     times = [minutes for minutes in found if minutes is not None]
     return (max(times) if len(times) == len(found) and times else None), problems
+
+
+def _contradictions(common: _Table, own: Mapping[str, _Table]) -> list[Problem]:
+    """Two partitions for jobs that name none; a DefaultTime beyond MaxTime, with which slurmctld drops the first."""
+    problems = []
+    default = [name for name in sorted(own) if "default" in own[name] and _yes(own[name]["default"])]
+    if len(default) > 1:
+        problems.append(Problem(Kind.SITE, f"partitions {' and '.join(default)} are both the default: Slurm takes the "
+                                "last of them", key=own[default[1]]["default"].path, hint="leave one"))
+    for table in own.values() or [common]:
+        usual, most = (table.get(key) or common.get(key) for key in ("defaulttime", "maxtime"))
+        if usual is None or most is None or most.value.casefold() in _NO_END:
+            continue
+        one, other = slurm_minutes(usual.value), slurm_minutes(most.value)
+        if one is not None and other is not None and one > other:
+            problems.append(Problem(Kind.SITE, f"DefaultTime={usual.value} is more than MaxTime={most.value}",
+                                    key=usual.path))
+    return problems
+
+
+def _yes(own: Own) -> bool:
+    return own.value.casefold() in ("yes", "true")
 
 
 def slurm_minutes(text: str) -> int | None:

@@ -20,7 +20,7 @@ from hpcadmin.conf.output import explain, fill
 from hpcadmin.conf.partitions import Hardware, Partitions, Policy, partitions
 from hpcadmin.conf.parts import Document, Line, Problem, Rendering, Section
 from hpcadmin.conf.settings import STATE_DIR, Cluster, accounting, slurm_sections
-from hpcadmin.conf.survey import Survey, survey
+from hpcadmin.conf.survey import Survey, left_out, survey
 from hpcadmin.conf.topology import topology_files
 from hpcadmin.conf.topology_choice import TopologyFiles, partition_lines
 from hpcadmin.model import Inventory
@@ -68,9 +68,11 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
     problems += more
     notes = [*more_notes, *notes, *hook_notes(site, found.version)]
     for document in documents:
-        problems += check(document.lines)
+        # Of what comes from the inventory alone, whatever is wrong has been said by then.
+        problems += [p for p in check(document.lines) if p.key or not found.problems]
         wrong, told = refused(document.name, document.lines, found.version)
-        problems += wrong
+        known = {p.key for p in problems} - {""}
+        problems += [p for p in wrong if p.key not in known]     # one fault of the site is one line
         notes += told
     notes = list(dict.fromkeys([*found.notes, *own.notes, *notes]))
     if problems:
@@ -189,6 +191,6 @@ def _head(inventory: Inventory, site: Site, version: Version | None, *, as_is: b
               for profile, names in sorted(profiles.items())]
     if as_is:
         lines.append("Written with --as-is: nodes with faults are described as they were found.")
-        lines += [f"Left out, could not be discovered: {f.node} ({f.reason})"
-                  for f in sorted(inventory.failed, key=lambda f: f.node)]
+        lines += [f"Left out, could not be discovered: {slurm_list(names)} ({reason})"
+                  for reason, names in left_out(inventory)]
     return lines

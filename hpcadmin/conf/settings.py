@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcadmin.conf.keys import Version
@@ -68,6 +69,9 @@ def _identity(site: Site) -> tuple[list[Line], list[Problem]]:
                                 hint='site.toml: [cluster] controllers = ["head"] or ["head(10.0.0.1)"]'))
     lines = [Line((Entry("ClusterName", site.cluster.name, "the cluster's name", "site.toml [cluster] name",
                          "cluster.name"),))] if site.cluster.name else []
+    named = [host.partition("(")[0].casefold() for host in site.cluster.controllers]
+    problems += [Problem(Kind.SITE, f"controller {host[:60]} is named twice", key="cluster.controllers")
+                 for host in dict.fromkeys(named) if named.count(host) > 1]
     for place, host in enumerate(site.cluster.controllers):
         reason = "the primary controller" if place == 0 else f"backup controller {place}"
         lines.append(Line((Entry("SlurmctldHost", host, reason, "site.toml [cluster] controllers",
@@ -114,8 +118,7 @@ def _scheduling(options: Options, cluster: Cluster) -> tuple[Line, ...]:
         options.take("SelectTypeParameters", "CR_Core_Memory", "cores and memory are handed out, to one job each"),
     ]
     if cluster.gres:
-        lines.append(options.take("GresTypes", ",".join(cluster.gres),
-                                  "nodes have them; without it gres.conf is not read", "inventory"))
+        lines.append(_gres_types(options, cluster.gres))
     by_memory = "memory" in options.value("SelectTypeParameters", "CR_Core_Memory").casefold()
     if by_memory and cluster.mib_per_cpu and not (options.find("DefMemPerNode") or options.find("DefMemPerGPU")):
         lines.append(options.take("DefMemPerCPU", str(cluster.mib_per_cpu),
@@ -125,6 +128,16 @@ def _scheduling(options: Options, cluster: Cluster) -> tuple[Line, ...]:
     lines.append(options.take("EnforcePartLimits", "ALL", "a job that no partition it names can ever run is refused "
                               "at once; else it waits for ever"))
     return (*lines, *cluster.topology)
+
+
+def _gres_types(options: Options, gres: Sequence[str]) -> Line:
+    """Every name that nodes have; the site's own list is made complete."""
+    why = "nodes have them; without it gres.conf is not read"
+    if not options.find("GresTypes"):
+        return options.take("GresTypes", ",".join(gres), why, "inventory")
+    lacking = [name for name in gres if not options.has("GresTypes", name)]
+    return options.add("GresTypes", ",".join(lacking), why, "inventory") if lacking else options.take(
+        "GresTypes", ",".join(gres), why)
 
 
 def _backfill(longest: int | None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hpcadmin.conf import autodetect, gres
 from hpcadmin.conf.gpus import Terms
 from hpcadmin.conf.keys import VERSIONS, Version, parse_version, show
-from hpcadmin.conf.machines import Machine, Written, groups_by_node, place, read
+from hpcadmin.conf.machines import REPAIR, Machine, Written, groups_by_node, place, read, same_hosts
 from hpcadmin.conf.modes import PARTS_UNTIL, Modes
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.conf.nodelines import classes
@@ -99,18 +99,33 @@ def _machines(inventory: Inventory, site: Site, *, as_is: bool) -> tuple[list[Ma
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            problems.append(Problem(Kind.UNKNOWN, "is in the inventory twice", name))
+            problems.append(Problem(Kind.UNKNOWN, "is in the inventory twice", name,
+                                    hint="discover again; --node NAME where a text of another node was taken for it"))
         seen.add(name)
-    for failed in sorted(inventory.failed, key=lambda f: natural(f.node)):
-        if as_is:
-            notes.append(f"{failed.node} is left out: it could not be discovered ({failed.reason})")
-        else:
-            problems.append(Problem(Kind.UNKNOWN, f"could not be discovered: {failed.reason}", failed.node,
-                                    hint="discover it again, or --as-is to leave it out"))
+    if len(seen) == len(names) and not as_is:
+        problems += same_hosts([machine.node for machine in machines])
+    if as_is:
+        notes += [f"{slurm_list(left)}: left out, could not be discovered ({reason})"
+                  for reason, left in left_out(inventory)]
+        if not inventory.nodes and inventory.failed:
+            problems.append(Problem(Kind.UNKNOWN, "no node of the inventory could be discovered: there is nothing to "
+                                    "write", hint="discover again"))
+    else:
+        problems += [Problem(Kind.UNKNOWN, f"could not be discovered: {failed.reason}", failed.node,
+                             hint="discover it again, or --as-is to leave it out")
+                     for failed in sorted(inventory.failed, key=lambda f: natural(f.node))]
     unseen = set(groups) - seen - {f.node for f in inventory.failed}
     if unseen:
         notes.append(f"site.toml [nodes] names {slurm_list(unseen)}, which the inventory does not have: no line for it")
     return machines, problems, notes
+
+
+def left_out(inventory: Inventory) -> list[tuple[str, list[str]]]:
+    """(reason, nodes) of those that could not be discovered."""
+    reasons: dict[str, list[str]] = {}
+    for failed in sorted(inventory.failed, key=lambda f: natural(f.node)):
+        reasons.setdefault(failed.reason, []).append(failed.node)
+    return list(reasons.items())
 
 
 def _place(machines: Sequence[Machine], terms: Terms) -> tuple[list[Written], Modes, list[Problem]]:
@@ -137,7 +152,7 @@ def _deviating(inventory: Inventory, written: Sequence[Written]) -> list[Problem
     sound = {_essence(w) for w in written if w.machine.name not in odd}
     lines = {w.machine.name: (shape, memory) for shape, memory, members in classes(written) for w in members}
     sound_lines = {lines[w.machine.name] for w in written if w.machine.name not in odd}
-    return [Problem(Kind.FAULT, what.removeprefix(f"{name}: "), name, hint="repair it, or --as-is to write it as it is")
+    return [Problem(Kind.FAULT, what.removeprefix(f"{name}: "), name, hint=REPAIR)
             for w in written for name in [w.machine.name] if name in odd
             and (lines[name] not in sound_lines or _essence(w) not in sound) for what in odd[name]]
 

@@ -162,5 +162,5 @@ def unknown_choices(site: TopologySite) -> Iterable[Problem]:
                               ("off_fabric", site.off_fabric, ("leaf", "island", "refuse")),
                               ("file", site.file, ("topology.conf", "topology.yaml"))):
         if value and value not in known:
-            yield Problem(Kind.SITE, f"[topology] {key} = {value!r} is not known here", key=f"topology.{key}",
+            yield Problem(Kind.SITE, f"[topology] {key} = {value[:40]!r} is not known here", key=f"topology.{key}",
                           hint=f"{', '.join(known)}, or leave it out")

@@ -77,8 +77,8 @@ def tree_of(fabric: Fabric, nodes: Sequence[Node], site: TopologySite) -> Tree:
                           "their GUID")
     if site.fabric:
         view, missing = matching(view, site.fabric)
-        tree.problems += [Problem(Kind.SITE, f"[topology] no switch of the {fabric.kind} fabric is called {pattern!r}",
-                                  key="topology.fabric",
+        tree.problems += [Problem(Kind.SITE, f"[topology] no switch of the {fabric.kind} fabric is called "
+                                  f"{pattern[:60]!r}", key="topology.fabric",
                                   hint=f"there are {some([switch.name for switch in fabric.switches])}")
                           for pattern in missing]
     view, told = near_gpus(view, nodes)
