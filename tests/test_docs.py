@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -12,8 +13,11 @@ from pathlib import Path
 import click
 import pytest
 
-from hpcadmin.cli import _documents_text, discover, inventory
+from hpcadmin.cli import _documents_text, conf, discover, inventory, root
 from hpcadmin.cli._topology import topology
+from hpcadmin.conf.check.finding import Severity
+from hpcadmin.conf.check.run import every_rule
+from hpcadmin.conf.diff.parts import Weight
 from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError, StoreError, UsageError
 from hpcadmin.fabric_text import fabric_lines
@@ -21,11 +25,23 @@ from hpcadmin.facts import Document, Reading, facts, readers
 from hpcadmin.intake import take
 from hpcadmin.model import Inventory
 from hpcadmin.reading import Statement, read_paths
-from hpcadmin.site import BmcSite
+from hpcadmin.site import (
+    AccountingSite,
+    BmcSite,
+    Cluster,
+    HookSite,
+    NodeGroup,
+    PrivateTmp,
+    SlurmSite,
+    read_toml,
+)
+from hpcadmin.site_topology import TopologySite
 
 TOP = Path(__file__).resolve().parent.parent
 GUIDE = TOP / "docs" / "discovery.md"
 KEYS = TOP / "docs" / "discovery-json.md"
+CONF = TOP / "docs" / "configuration.md"
+SITE = TOP / "docs" / "site.toml"
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").glob("*.md"))]
 CORPUS = TOP.parent / "shared" / "corpus" / "topo"
 SAMPLES = TOP / "tests" / "samples"
@@ -125,6 +141,98 @@ def test_every_option_is_documented() -> None:
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text) or option == "--file", option
     documented = {word for name in names("option") for word in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", name)}
     assert documented <= set().union(*map(options, commands))
+
+
+def section(page: Path, head: str) -> str:
+    return page.read_text().partition(f"\n## {head}\n")[2].partition("\n## ")[0]
+
+
+def prose(text: str) -> str:
+    """Without what stands between fences."""
+    return re.sub(r"(?ms)^```.*?^```$", "", text)
+
+
+def option_rows(text: str) -> set[str]:
+    """The options in the first cells of the tables of options."""
+    found, inside = set(), False
+    for line in text.split("\n"):
+        inside = line.startswith("| option |") or (inside and line.startswith("|"))
+        if inside:
+            found |= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", line.split("|")[1]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["render", "diff", "check"])
+def test_every_option_of_conf_is_in_its_table(name: str) -> None:
+    assert isinstance(conf.command, click.Group)
+    assert option_rows(section(CONF, name)) == options(conf.command.commands[name])
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every `hpcadmin …` in code, in the order of the page; what follows a pipe or a semicolon is left."""
+    text = page.read_text()
+    blocks = re.findall(r"(?ms)^```\n(.*?)^```$", text)
+    lines = [line for block in blocks for line in block.split("\n")]
+    lines += CODE.findall(prose(text))
+    for line in lines:
+        for match in re.finditer(r"(?:^|[$#|] |/)hpcadmin ((?!lab lab)[a-z-][^|;#]*)", line):
+            try:
+                yield shlex.split(match[1])
+            except ValueError:
+                continue
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_on_the_pages_exist(page: Path) -> None:
+    for words in commands(page):
+        command: click.Command = root
+        given = set(options(command))
+        for word in words:
+            if word == "--":
+                break
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                found = command.get_command(click.Context(command), word)
+                if found is None:
+                    break
+                command = found
+                given |= options(command)
+            elif re.fullmatch(r"--[a-z][a-z-]*(=.*)?", word):
+                assert word.partition("=")[0] in given | {"--help", "--version"}, " ".join(words)
+
+
+def test_findings_and_differences_are_explained() -> None:
+    words = set(CODE.findall(prose(section(CONF, "check"))))
+    assert {name.split(".")[0] for name, _ in every_rule()} <= words
+    assert {severity.value for severity in Severity} <= {cell for row in tables(CONF)["severity"] for cell in row[:1]}
+    assert all(f"| {weight.value} |" in section(CONF, "diff") for weight in Weight)
+
+
+_RECORDS = {"cluster": Cluster, "slurm": SlurmSite, "accounting": AccountingSite, "hooks": HookSite,
+            "private_tmp": PrivateTmp, "topology": TopologySite, "nodes": NodeGroup}
+# Of validate and discover.
+_OTHERS = {"partition", "account", "qos", "reservation", "mpi", "backend", "domain"}
+
+
+@pytest.mark.parametrize("table", _RECORDS)
+def test_every_key_of_the_site_is_in_the_example_and_on_the_page(table: str) -> None:
+    """The example has every key; the page on configuration names those that it reads, and no others."""
+    example = read_toml(SITE)[table]
+    keys = {item.name for item in fields(_RECORDS[table])} - {"name"} | ({"name"} if table == "cluster" else set())
+    if table == "nodes":
+        example = {key: value for group in example.values() for key, value in group.items()}
+    assert set(example) == keys
+    text = CONF.read_text()
+    missing = {key for key in keys - _OTHERS if not re.search(rf"(?<![\w-]){key}(?![\w-])", text)}
+    assert missing == set()
+
+
+def test_tables_named_on_the_page_are_in_the_example() -> None:
+    example = read_toml(SITE)
+    for name in set(re.findall(r"\[([a-z_]+(?:\.[A-Za-z_]+)*)\](?!\()", prose(CONF.read_text()))):
+        first, *rest = name.split(".")
+        assert first in example, name
+        if rest and rest[0] not in ("NAME",):
+            assert rest[0] in example[first], name
 
 
 def test_the_json_is_documented() -> None:
