@@ -273,3 +273,18 @@ def test_the_right_line_keeps_what_the_line_has_and_speaks_of_plugins_by_their_n
 def test_findings_that_no_rule_makes_can_be_left_out_too(name: str) -> None:
     own = Finding(Severity.WRONG, "x", rule=name)
     assert runner.sifted([own], [name]).ignored == ((name, 1),)
+
+
+def test_a_forgotten_line_of_a_gpu_is_the_right_line() -> None:
+    links = ["NodeName=n[1-2] Name=gpu Type=a100 File=/dev/nvidia0 Cores=0-15 Links=-1,0 Flags=nvidia_gpu_env"]
+    texts = {"slurm.conf": f"{HEAD}{NODE.replace('gpu:a:2', 'gpu:a100:2')}\n{PARTITION}", "gres.conf": links[0],
+             "cgroup.conf": CGROUP}
+    found = {f.rule: f for f in check(Situation(configure(texts), (NEW,)))}
+    assert "gres.links_length" not in found
+    assert "a line is missing" in found["counts.mismatch"].means
+    assert found["counts.mismatch"].right == ()
+    cpu = models.cpu(2, 16)
+    where = known(machine(cpu, two_gpus(cpu, (0, 1))), "n1", "n2")
+    found = {f.rule: f for f in check(Situation(configure(texts), (NEW,), where))}
+    assert found["counts.mismatch"].right[0].startswith(
+        "NodeName=n[1-2] Name=gpu Type=a100 File=/dev/nvidia1 Cores=16-31")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import GPU, SHARED, Alike, gres_line, node_line
+from hpcadmin.conf.check.rules._unnamed import missing_lines
 from hpcadmin.conf.check.rules.gres import devices
 from hpcadmin.conf.existing.parts import GresLine, Value
 from hpcadmin.conf.names import slurm_list
@@ -61,10 +62,15 @@ def mismatch(situation: Situation) -> Iterator[Finding]:
         for kind, number in _wanted_types(wanted).items():
             got = have.get(kind, 0)
             if got < number:
+                lost = missing_lines(situation, group)
+                # Links= for as many GPUs as Gres= has: a line was lost, and fewer in Gres= would not be right.
+                forgotten = all(_linked(line) == want for line in lines)
+                instead = () if forgotten else (right, *_retyped(lines, have, kind))
                 yield Finding(
                     Severity.INVALID, f"Gres= has {number} of type {kind}, gres.conf {_said(kind, have, got)}",
-                    f"gres/gpu count reported lower than configured ({got} < {number}): the node is INVAL",
-                    (right, *_retyped(lines, have, kind)), lines[0].place, group.hosts)
+                    f"gres/gpu count reported lower than configured ({got} < {number}): the node is INVAL" + (
+                        f"; Links= are for {want} GPUs: a line is missing" if forgotten else ""),
+                    lost if len(lost) == number - got else instead, lines[0].place, group.hosts)
             elif got > number:
                 yield Finding(Severity.WRONG, f"gres.conf has {got} GPUs of type {kind}, Gres= {number}",
                               "a warning, and Slurm does not use the rest", (right,), value.place, group.hosts)
@@ -73,6 +79,12 @@ def mismatch(situation: Situation) -> Iterator[Finding]:
         if unused and total > 0 and all(kind in have for kind in _wanted_types(wanted)):
             yield Finding(Severity.WRONG, f"gres.conf has {_gres_of(unused)}, Gres={value.text[:80]} does not",
                           "Slurm does not use them", (right,), value.place, group.hosts)
+
+
+def _linked(line: GresLine) -> int:
+    """For how many GPUs its Links= is."""
+    text = line.get("links") or line.get("link") or ""
+    return text.count(",") + 1 if text else 0
 
 
 def _untyped(group: Alike, have: dict[str, int], total: int, want: int, right: str) -> Iterator[Finding]:
