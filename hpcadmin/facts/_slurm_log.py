@@ -34,6 +34,8 @@ _AUTO = {"nvml": "AutoDetect=nvidia from 24.11 on needs no library, File= lines 
          "rsmi": "install the ROCm SMI library, or write File=/dev/dri/renderD* lines with AutoDetect=off"}
 _KEYS = {"CPUs": "cpus", "Boards": "boards", "SocketsPerBoard": "sockets", "Sockets": "sockets",
          "CoresPerSocket": "cores_per_socket", "ThreadsPerCore": "threads_per_core"}
+# What a log alone lacks; a text that has the lines too does not.
+LINES = "the NodeName and gres.conf lines, and "
 
 
 MAX_OTHERS = 50
@@ -145,7 +147,7 @@ def _lower(line: str, number: int, log: Log) -> None:
         where = f" on {node[1]}" if node else ""
         log.say(f"{match[1]}: {match[2]} of {match[3]} configured registered{where} "
                 f"({match[2]} < {match[3]}): the node is INVAL and drained", number)
-        log.missing.append("the NodeName and gres.conf lines, and why slurmd saw fewer devices")
+        log.missing.append(f"{LINES}why slurmd saw fewer devices")
 
 
 def _library(line: str, number: int, log: Log) -> None:

@@ -81,7 +81,9 @@ def told(document: Document) -> Told | None:
     found = (*checks.measured_findings(conf), *checks.across(conf, document), *log.findings,
              *(tree.findings if tree else ()))
     right = (*log.right, *(tree.right if tree else ()), *_right(conf))
-    missing = dict.fromkeys([*_missing(conf), *log.missing, *_slurm_log.unfinished(document.lines)])
+    both = bool(conf.nodes and conf.gres)
+    missing = dict.fromkeys([*_missing(conf), *(what.removeprefix(_slurm_log.LINES) if both else what
+                                                for what in log.missing), *_slurm_log.unfinished(document.lines)])
     assumed = tuple((str(each["if"]), line) for each in _assumed(conf) for line in each["right_lines"])
     return Told(conf, found, right, tuple(missing), assumed,
                 not conf.lines and not tree and not _is_log(document))
