@@ -29,10 +29,11 @@ def files(situation: Situation) -> Iterator[Finding]:
     setting = conf.settings.get("topologyplugin")
     has_yaml, plain = conf.has("topology.yaml"), conf.has("topology.conf")
     young, old = where(situation, lambda v: v >= YAML), where(situation, lambda v: v < YAML)
-    first = Place("topology.conf", 1)
+    first, young_file = (Place(found.path if (found := conf.file(name)) else name, 1)
+                         for name in ("topology.conf", "topology.yaml"))
     if has_yaml and old:
         yield Finding(Severity.WRONG, "topology.yaml is not read", f"{told(old)}: there is only topology.conf, with "
-                      "TopologyPlugin= in slurm.conf", place=Place("topology.yaml", 1), versions=only(situation, old))
+                      "TopologyPlugin= in slurm.conf", place=young_file, versions=only(situation, old))
     if has_yaml and plain and young:
         yield Finding(Severity.NOTE if old else Severity.WRONG, "topology.conf stands beside topology.yaml",
                       f"{told(young)}: topology.yaml is read, topology.conf and TopologyPlugin= are not",
