@@ -8,7 +8,8 @@ from oracle_cases import A100, H100, L3, NODE, SMALL, Case
 
 from hpcadmin.model import Gpu, Inventory, Node
 
-CPUS = {A100: m.NPS4_CPU, H100: m.H100_CPU, L3: EPYC, SMALL: m.cpu(2, 4, 1), "pack:2 core:64 pu:2": m.cpu(2, 64)}
+CPUS = {A100: m.NPS4_CPU, H100: m.H100_CPU, L3: EPYC, SMALL: m.cpu(2, 4, 1), "pack:2 core:64 pu:2": m.cpu(2, 64),
+        "pack:2 numa:1 core:4 pu:1": m.cpu(2, 4, 1)}
 MEMORY_MIB = 1024                        # RealMemory=1000 of the cases, and some more
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 import pytest
 from oracle_cases import CASES, CONTROLLER, NODE, V22, V24, V26, Case, Expected, conf, severity
 from oracle_machines import inventory
+from oracle_more import MORE
 from slurm_roots import NAMES, slurm
 
 from hpcadmin.conf.check.finding import Severity
@@ -24,6 +25,8 @@ pytestmark = [
 ]
 SUITES = tuple(NAMES)
 FOLDERS = (("/var/spool/slurmctld", ""), ("/var/spool/slurmd", ""))
+ALL = (*CASES, *MORE)
+OTHERS = tuple(f"n{n}" for n in range(1, 6))
 PARALLEL = 4                             # they wait more than they work
 
 
@@ -40,14 +43,14 @@ def cluster(case: Case, version: tuple[int, int]) -> Cluster:
     files.setdefault("cgroup.conf", f"CgroupPlugin={'disabled' if version >= (23, 11) else 'cgroup/v1'}\n")
     devices = tuple(Device(f"/dev/nvidia{n}", 195, n) for n in range(case.gpus))
     run = NodeRun(NODE, Hardware(case.cpus, devices=devices), seconds=40.0, wait_for_files=True)
-    return Cluster(files, (run,), controller=CONTROLLER, folders=FOLDERS, with_gres=False)
+    return Cluster(files, (run,), controller=CONTROLLER, hosts=OTHERS, folders=FOLDERS, with_gres=False)
 
 
 @lru_cache(maxsize=1)
 def answers() -> dict[tuple[str, str], Answer]:
     """Of all cases on all that is at hand, asked side by side; those that take long come first."""
     slurms = {suite: found for suite in SUITES if isinstance(found := slurm(suite), Slurm)}
-    todo = [(suite, case) for case in sorted(CASES, key=lambda c: c.name != "V") for suite in slurms]
+    todo = [(suite, case) for case in sorted(ALL, key=lambda c: c.name != "V") for suite in slurms]
     with ThreadPoolExecutor(PARALLEL) as pool:
         found = pool.map(lambda item: ask(slurms[item[0]], cluster(item[1], slurms[item[0]].version)), todo)
         return {(suite, case.name): answer for (suite, case), answer in zip(todo, found, strict=True)}
@@ -88,7 +91,7 @@ def differences(found: Expected, wanted: Expected) -> list[str]:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=[s or "own" for s in SUITES])
-@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+@pytest.mark.parametrize("case", ALL, ids=[c.name for c in ALL])
 def test_what_slurm_makes_of_it(case: Case, suite: str) -> None:
     found = at_hand(suite)
     wanted, recorded = expected(case, found.version)
@@ -125,4 +128,4 @@ def test_the_proof_finds_it(case: Case, suite: str) -> None:
 
 
 def test_three_versions_are_recorded_for_every_case() -> None:
-    assert all({V22, V24, V26} <= set(case.expected) for case in CASES)
+    assert all({V22, V24, V26} <= set(case.expected) for case in ALL)
