@@ -55,7 +55,7 @@ def faults(result: Rendering, inventory: Inventory = GPUS) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["all", "ALL", "Default", "DEFAULT", "", "n 1", "n[1-2]", "n1,n2", "-x", "knöten",
-                                  "x" * 300, "a\nb"])
+                                  "x" * 300, "a\nb", "n123456789012345678901", "n18446744073709551615"])
 def test_names_that_slurm_takes_for_something_else(name: str) -> None:
     lines = told(go(named(name), named("n1")))
     assert len(lines) == 1

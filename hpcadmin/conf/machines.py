@@ -28,6 +28,7 @@ _ELSEWHERE = re.compile(
 _NO_SMT = ("off", "forceoff", "notsupported", "notimplemented")
 # Names that slurm.conf means otherwise, however they are written.
 _RESERVED = ("all", "default")
+_NUMBER = re.compile(r"[0-9]{1,255}\Z")
 # What a machine calls itself that has been given no name.
 _NAMELESS = ("localhost", "localhost4", "localhost6", "(none)")
 _AGAIN = "discover it again"
@@ -80,10 +81,11 @@ class Written:
 def read(node: Node, groups: Mapping[str, NodeGroup], *, as_is: bool) -> tuple[Machine | None, list[Problem]]:
     """The machine, or None and why not. as_is: faults are taken as they are; what is unknown stays a problem."""
     group = groups.get(node.name)
-    if not is_node_name(node.name) or node.name.casefold() in _RESERVED:
+    if not _can_be(node.name):
         shown = node.name if len(node.name) <= 80 else f"{node.name[:80]}…"
         return None, [Problem(Kind.UNKNOWN, "is not a name a node can have" if shown else "a node has no name", shown,
-                              hint="letters, digits, '-', '_' and '.', not ALL or DEFAULT: discover it by another")]
+                              hint="letters, digits, '-', '_' and '.', not ALL or DEFAULT, no number of 20 digits at "
+                              "its end: discover it by another")]
     problems = _host_problems(node) if as_is else [*_host_problems(node), *_faults(node, group)]
     memory, memory_why = cpu_memory(node)
     if memory is None:
@@ -102,6 +104,14 @@ def read(node: Node, groups: Mapping[str, NodeGroup], *, as_is: bool) -> tuple[M
     return Machine(node, order, memory, memory_why, group), []
 
 
+def _can_be(name: str) -> bool:
+    """Slurm takes ALL and DEFAULT for something else, and a number at the end that does not fit into 64 bits for
+    another (tried: 22.05 and 26.05 look for n18446744073709551615, and end where two such names follow one another)."""
+    number = _NUMBER.search(name)
+    return (is_node_name(name) and name.casefold() not in _RESERVED
+            and (number is None or int(number[0]) < (1 << 64) - 2))
+
+
 def host_name(node: Node) -> str:
     """What slurmd calls the node where it is not the node's name; "" where it is, or is not told."""
     host = node.hostname.split(".", 1)[0]
@@ -114,7 +124,7 @@ def _host_problems(node: Node) -> list[Problem]:
     if not host:
         return []
     problems = []
-    if host.casefold() in (*_NAMELESS, *_RESERVED) or not is_node_name(host):
+    if host.casefold() in _NAMELESS or not _can_be(host):
         problems.append(Problem(Kind.FAULT, f"calls itself {host[:60]!r}, by which slurmd and slurmctld cannot find it",
                                 node.name, hint="give it a host name (hostnamectl), then discover it again"))
     for address in node.addresses[:1] if len(node.addresses) == 1 else ():
