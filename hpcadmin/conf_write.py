@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -274,11 +275,28 @@ def _sum(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Signals are raised when it is done. Blocking them is not enough: another thread of the process can take them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        for late in dict.fromkeys(came):
+            signal.raise_signal(late)
+
+
 def _commit(folder: Path, changes: Sequence[Change], staged: Mapping[str, Path], backup: Path | None) -> None:
     """Every file to its name; what was there comes back if one cannot. Signals wait until it is done."""
     done: list[Change] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
+    with _signals_wait():
         try:
             for change in changes:
                 if change.new is None:
@@ -293,8 +311,6 @@ def _commit(folder: Path, changes: Sequence[Change], staged: Mapping[str, Path],
             raise
         if backup is not None:
             (backup / UNFINISHED).unlink()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _back(folder: Path, name: str, backup: Path | None) -> None:
