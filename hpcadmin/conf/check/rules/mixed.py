@@ -1,4 +1,4 @@
-"""GPUs of several types on a node, their order, and MIG: which index a job gets (finding 4 of the reference).
+"""GPUs of several types on a node, their order, and MIG: which index a job gets.
 
 Without AutoDetect and without ConstrainDevices the number that a job gets in CUDA_VISIBLE_DEVICES is the place of the
 device in slurmctld's records. Those are ordered by the types in Gres=, then by the lines of gres.conf; CUDA counts in
