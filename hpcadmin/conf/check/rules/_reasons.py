@@ -99,7 +99,8 @@ REASONS = (
     _known(r"Job env setup error", "the environment of the user could not be made in time: login scripts or the home "
            "directory", About.SETTING, "getenvtimeout"),
     _known(r"batch job complete failure", "slurmd could not start a batch job or tell its end: user unknown on the "
-           "node, spool directory full or not writable, task/cgroup without the cores that the line says (its log)", About.SETTING, "slurmdspooldir"),
+           "node, spool directory full or not writable, task/cgroup without the cores that the line says (its log)",
+           About.SETTING, "slurmdspooldir"),
     _known(r"Duplicate jobid", "the node still had a job of that number: slurmctld lost its state, or two controllers "
            "use one node", About.SETTING, "statesavelocation"),
     _known(r"ResumeTimeout reached", "the node was not up within ResumeTimeout after it was powered up", About.SETTING,
