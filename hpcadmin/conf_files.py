@@ -35,7 +35,7 @@ def read_folder(folder: Path) -> Configuration:
         except StoreError as exc:
             missing.append(str(exc))
     if "slurm.conf" not in texts and not missing:
-        raise StoreError("has no slurm.conf", where=str(folder), hint=_elsewhere(folder))
+        raise StoreError("has no slurm.conf", where=str(folder), hint=_elsewhere(folder, texts))
     return _configured(texts, str(folder), missing)
 
 
@@ -75,7 +75,7 @@ def unread(folder: Path, conf: Configuration) -> tuple[str, ...]:
         names = sorted(path.name for path in folder.iterdir() if path.suffix in (".conf", ".yaml"))
     except OSError:
         return ()
-    return tuple(name for name in names if name not in read)
+    return tuple(name for name in names if name not in read and name not in KNOWN)
 
 
 def read_text(path: Path) -> str:
@@ -101,7 +101,9 @@ def _configured(texts: dict[str, str], folder: str, missing: list[str]) -> Confi
     return replace(conf, missing=(*missing, *own))
 
 
-def _elsewhere(folder: Path) -> str:
+def _elsewhere(folder: Path, there: Iterable[str] = ()) -> str:
+    """there: what the folder has instead."""
+    alone = [str(folder / name) for name in there]
     if folder != CONFIGLESS and (CONFIGLESS / "slurm.conf").is_file():
         return f"this node gets its files from slurmctld: name {CONFIGLESS}"
-    return "name the folder that has slurm.conf"
+    return f"to judge them alone, name {' '.join(alone)}" if alone else "name the folder that has slurm.conf"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpcadmin.conf.passwords import hidden
 from hpcadmin.conf_write import Change, Plan
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.files import read_bounded
@@ -18,7 +19,6 @@ MAX_PASSWORD = 1024
 MAX_LINES = 20_000                   # of one side of a difference that is shown line by line
 # Folders that Slurm's daemons read where nothing else is said, and where configless slurmd keep their copies.
 _LIVE = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc/slurm", "/opt/slurm/etc", "/run/slurm/conf")
-_SECRET = re.compile(r"""(?i)\b(\w*pass(?:word)?[ \t]*[-+*/]?=[ \t]*)("[^"]*"?|[^\s"]\S*)""")
 
 
 def live_folders(site: Site) -> tuple[Path, ...]:
@@ -60,18 +60,13 @@ def difference(planned: Plan) -> Iterator[str]:
 
 
 def _lines(change: Change, before: str, after: str) -> Iterator[str]:
-    old, new = (masked((side or b"").decode("utf-8", "replace")).splitlines() for side in (change.old, change.new))
+    old, new = (hidden((side or b"").decode("utf-8", "replace")).splitlines() for side in (change.old, change.new))
     if max(len(old), len(new)) > MAX_LINES:
         yield f"--- {before}"
         yield f"+++ {after}"
         yield f"{len(old)} lines become {len(new)}"
     else:
         yield from difflib.unified_diff(old, new, before, after, lineterm="")
-
-
-def masked(text: str) -> str:
-    """The text without its passwords."""
-    return _SECRET.sub(r"\1*****", text)
 
 
 def with_password(text: str, path: Path) -> str:

@@ -139,7 +139,7 @@ def sort_out(paths: Sequence[str]) -> Given:
             if given.folder:
                 raise UsageError(f"{path}: a second folder", hint="one cluster at a time")
             given.folder = place
-        elif not place.exists():
+        elif not place.exists() and not place.is_symlink():
             given.incomplete.append(f"{path}: there is no such file or folder")
         else:
             try:

@@ -92,6 +92,11 @@ class Situation:
         return not self.fragment and self.conf.has("slurm.conf") and not any(
             "(included at" in missing for missing in self.conf.missing)
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether nodes may register that no file names (slurmd -Z)."""
+        return "maxnodecount" in self.conf.settings
+
     def lacks(self, name: str) -> bool:
         """Whether the cluster has no file of that name."""
         return self.complete and not self.fragment and not self.conf.has(name) and not any(

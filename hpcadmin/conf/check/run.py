@@ -11,6 +11,7 @@ from functools import cache
 from hpcadmin.conf.check import rules
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.existing.parts import Place
+from hpcadmin.conf.passwords import hidden
 from hpcadmin.errors import UsageError
 
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
@@ -62,7 +63,14 @@ def sifted(found: Sequence[Finding], ignore: Iterable[str] = ()) -> Result:
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity, then place; those that say the same are one."""
-    return tuple(sorted(_folded(_without_general(list(findings))), key=_key))
+    return tuple(sorted(_folded(_without_general([*map(_without_passwords, findings)])), key=_key))
+
+
+def _without_passwords(finding: Finding) -> Finding:
+    what, means, right = hidden(finding.what), hidden(finding.means), tuple(map(hidden, finding.right))
+    if (what, means, right) == (finding.what, finding.means, finding.right):
+        return finding
+    return replace(finding, what=what, means=means, right=right)
 
 
 def _without_general(findings: Sequence[Finding]) -> Iterator[Finding]:

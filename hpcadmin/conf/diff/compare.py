@@ -31,15 +31,16 @@ class Application:
 def compare(old: Configuration, new: Configuration, sides: Sides) -> Diff:
     """Everything in which they differ, the differences that matter most first.
 
-    Old lines that Slurm cannot read are faults; what stands on them is compared as far as it can be told.
+    Lines of either side that Slurm cannot read are faults; what stands on them is compared as far as it can be told.
     """
     found = [*settings.compare(old, new, sides), *nodes.compare(old, new, sides),
              *partitions.compare(old, new, sides), *gres.compare(old, new, sides), *topology.compare(old, new, sides),
              *_others(old, new, sides)]
     order = {name: number for number, name in enumerate(_FILES)}
     hosts = {host for conf in (old, new) for line in conf.nodes for host in line.hosts}
-    return Diff(ordered(merged(found), lambda name: order.get(name, len(order))), old.faults, old.missing,
-                sides.version, len(hosts))
+    return Diff(ordered(merged(found), lambda name: order.get(name, len(order))),
+                tuple(dict.fromkeys([*old.faults, *new.faults])),
+                tuple(dict.fromkeys([*old.missing, *new.missing])), sides.version, len(hosts))
 
 
 def _others(old: Configuration, new: Configuration, sides: Sides) -> Iterable[Difference]:

@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Diff:
-    """differences in the order that matters. faults: lines of the old files that Slurm does not read, or reads
+    """differences in the order that matters. faults: lines of either side that Slurm does not read, or reads
     otherwise than they look; missing: files that could not be read. version: what `apply` is told for."""
 
     differences: tuple[Difference, ...] = ()

@@ -11,6 +11,7 @@ from hpcadmin.conf.diff.parts import Difference, Sides, Weight
 from hpcadmin.conf.existing.lines import LINE_KEYS
 from hpcadmin.conf.existing.parts import Configuration, Value
 from hpcadmin.conf.keys import Apply, Form
+from hpcadmin.conf.passwords import HIDDEN, hidden, secret
 
 # Where site.toml takes a setting of the site's own.
 TABLES = {"slurm.conf": "[slurm.options]", "cgroup.conf": "[slurm.cgroup]", "slurmdbd.conf": "[accounting.options]",
@@ -23,7 +24,6 @@ _COSTS = {
 }
 # Lines of slurm.conf that are compared for what they say.
 COMPARED = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
-SECRET = frozenset({"storagepass", "accountingstoragepass", "jobcomppass"})
 
 
 def compare(old: Configuration, new: Configuration, sides: Sides) -> Iterator[Difference]:
@@ -41,7 +41,7 @@ def _file(file: str, old: Mapping[str, Value], new: Mapping[str, Value], sides: 
         before, after = old.get(key), new.get(key)
         if key in skip:
             continue
-        if sides.truth and key in SECRET and after is None:
+        if sides.truth and secret(key) and after is None:
             continue                     # put in at installation, never rendered
         if before and after and values.same(key, before.text, after.text, boolean=_is_boolean(file, key)):
             continue
@@ -76,7 +76,7 @@ def _whole(conf: Configuration) -> Iterator[tuple[str, tuple[object, ...], Value
             if statement.kind in kinds or (statement.kind == "nodename" and file.name != "slurm.conf"):
                 first = statement.values[0]
                 shape = (file.name, *((v.key.casefold(), v.text) for v in statement.values))
-                rest = " ".join(f"{v.key}={v.text}" for v in statement.values[1:])
+                rest = " ".join(f"{v.key}={shown(v)}" for v in statement.values[1:])
                 yield file.name, shape, first, f"{first.text} {rest}".rstrip()
 
 
@@ -110,9 +110,7 @@ def _several(old: Configuration, new: Configuration, sides: Sides) -> Iterator[D
 
 def shown(value: Value) -> str:
     """The value, or that there is one where it is a password."""
-    if value.key.casefold() in SECRET:
-        return "(not shown)"
-    return value.text or '""'
+    return HIDDEN if secret(value.key) else hidden(value.text) or '""'
 
 
 def _is_boolean(file: str, key: str) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpcadmin.conf.diff.compare import Application, application
 from hpcadmin.conf.diff.parts import Diff, Difference, Weight
-from hpcadmin.conf.diff.settings import SECRET
 from hpcadmin.conf.existing.parts import Configuration
 from hpcadmin.conf.existing.write import write
 from hpcadmin.conf.keys import Apply, show
+from hpcadmin.conf.passwords import hidden
 from hpcadmin.hosts import fold
 from hpcadmin.text import plural, printable
 
@@ -26,7 +25,6 @@ HEADS = {
 }
 MAX_TEXT_LINES = 50_000
 MAX_FAULTS = 30
-_SECRET = re.compile(rf"(?i)\b({'|'.join(sorted(SECRET))})(\s*=\s*)(\"[^\"]*\"|\S+)")
 
 
 def text(found: Diff) -> str:
@@ -38,7 +36,8 @@ def text(found: Diff) -> str:
             weight = item.weight
         lines += _lines(item)
     if not found.differences:
-        lines.append(f"no difference ({plural(found.nodes, 'node')})")
+        lines.append("no difference in what could be read" if found.missing or any(f.fatal for f in found.faults)
+                     else f"no difference ({plural(found.nodes, 'node')})")
     elif not found.same:
         lines += ["", *steps(found)]
     return "\n".join(printable(line, limit=4000) for line in lines)
@@ -48,7 +47,7 @@ def _faults(found: Diff) -> Iterator[str]:
     """Before everything else, for with a fatal one nothing of the files is in force."""
     chosen = sorted(found.faults, key=lambda f: not f.fatal)
     for fault in chosen[:MAX_FAULTS]:
-        yield f"{'FATAL' if fault.fatal else 'note'}: {fault.place}: {fault.what}"
+        yield f"{'FATAL' if fault.fatal else 'note'}: {fault.place}: {hidden(fault.what)}"
     if len(chosen) > MAX_FAULTS:
         yield f"note: {len(chosen) - MAX_FAULTS} more lines like these"
 
@@ -116,7 +115,7 @@ def as_json(found: Diff) -> dict[str, Any]:
         "apply": {"reconfigure": needed.reconfigure, "restart_slurmctld": needed.slurmctld,
                   "restart_slurmdbd": needed.slurmdbd, "restart_every_slurmd": needed.every,
                   "restart_slurmd": fold(needed.slurmd) or None, "jobs_lost": needed.jobs_lost},
-        "faults": [{"place": str(f.place), "what": f.what, "fatal": f.fatal} for f in found.faults],
+        "faults": [{"place": str(f.place), "what": hidden(f.what), "fatal": f.fatal} for f in found.faults],
         "missing": list(found.missing)}
 
 
@@ -126,18 +125,18 @@ def unified(old: Configuration, files: Mapping[str, str]) -> str:
     out: list[str] = []
     for name, new in files.items():
         source = next((f for f in old.files if f.name == name), None)
-        before = write(source).split("\n") if source else []
-        after = new.split("\n")
+        before = _lines_of(write(source)) if source else []
+        after = _lines_of(new)
         if len(before) + len(after) > MAX_TEXT_LINES:
             out.append(f"{name}: more than {MAX_TEXT_LINES} lines, too long to be compared line by line")
             continue
         label = source.path if source else "/dev/null"
-        out += difflib.unified_diff(_hidden(before), _hidden(after), label, f"{name} (new)", lineterm="")
+        out += difflib.unified_diff(before, after, label, f"{name} (new)", lineterm="")
     for file in old.files:
         if file.path != next((f.path for f in old.files if f.name == file.name), "") and file.name in files:
             out.append(f"{file.path}: an included file, not shown line by line")
     return "\n".join(printable(line, limit=4000) for line in out)
 
 
-def _hidden(lines: list[str]) -> list[str]:
-    return [_SECRET.sub(r"\1\2(not shown)", line.rstrip("\r")) for line in lines]
+def _lines_of(text: str) -> list[str]:
+    return [line.rstrip("\r") for line in hidden(text).split("\n")]

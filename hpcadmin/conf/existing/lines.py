@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hpcadmin.conf.existing.parts import Fault, Place, SourceFile, Statement, Value
+from hpcadmin.conf.passwords import secret
 
 MAX_CHARACTERS = 32 * 1024 * 1024
 MAX_LINE = 1024 * 1024
@@ -74,6 +75,11 @@ def scan(text: str, path: str, name: str) -> tuple[SourceFile, tuple[Fault, ...]
         statement, more = _statement(item, path, line_keys)
         statements.append(statement)
         faults += more
+    other = [statement.place for statement in statements if not statement.values]
+    if len(other) > max(len(statements) // 2, 2):
+        # A log, a program, /etc/shadow: none of its lines is repeated.
+        return SourceFile(path, name, lines, tuple(statements)), (Fault(
+            other[0], f"{len(other)} of {len(statements)} lines have no Key=Value: this is none of Slurm's files"),)
     if len(faults) > MAX_FAULTS:
         rest = len(faults) - MAX_FAULTS
         faults = [*faults[:MAX_FAULTS], Fault(faults[MAX_FAULTS].place, f"{rest} more lines like these in this file",
@@ -160,7 +166,8 @@ def _statement(item: Logical, path: str, line_keys: frozenset[str]) -> tuple[Sta
         at = match.end()
         if len(values) == 1 and match[1].casefold() not in line_keys and item.text[at:].strip(WHITE):
             rest = item.text[at:].strip(WHITE)
-            faults.append(Fault(Place(path, item.line_of(at)), f"Slurm cannot read {_short(rest)} after {match[1]}=: "
+            shown = "what stands" if secret(match[1]) else _short(rest)
+            faults.append(Fault(Place(path, item.line_of(at)), f"Slurm cannot read {shown} after {match[1]}=: "
                                 "one setting a line, a value with blanks in double quotes"))
     rest = item.text[at:].strip(WHITE)
     if rest and not any(f.fatal for f in faults):

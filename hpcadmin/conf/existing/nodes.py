@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hpcadmin.conf.existing import hostlist
 from hpcadmin.conf.existing.parts import Fault, NodeLine, NodeSetLine, PartitionLine, Statement, Value
+from hpcadmin.conf.passwords import secret
 from hpcadmin.errors import UsageError
 
 # (in force, older name): Slurm looks for the first on the line and on DEFAULT before it looks for the second at all.
@@ -131,11 +132,21 @@ def values(statement: Statement, faults: list[Fault]) -> dict[str, Value]:
     for value in statement.values[1:]:
         key = value.key.casefold()
         if key in found:
-            faults.append(Fault(value.place, f"{value.key}= stands twice on the line of {statement.values[0].key}="
-                                f"{statement.values[0].text[:60]}: Slurm takes the last, {value.text[:60]!r}",
-                                fatal=False))
+            faults.append(again(value, found[key], f"stands twice on the line of {statement.values[0].key}="
+                                f"{statement.values[0].text[:60]}"))
         found[key] = value
     return found
+
+
+def again(value: Value, before: Value, where: str) -> Fault:
+    """Of a key that stands twice."""
+    if secret(value.key):
+        return Fault(value.place, f"{value.key}= {where}: Slurm takes the last", fatal=False)
+    if value.text == before.text:
+        return Fault(value.place, f"{value.key}={value.text[:60]} {where}, with the same value", fatal=False,
+                     harmless=True)
+    return Fault(value.place, f"{value.key}= {where}: Slurm takes the last, {value.text[:60]!r}, not "
+                 f"{before.text[:60]!r}", fatal=False)
 
 
 def _defaults(own: Mapping[str, Value], but: str) -> dict[str, Value]:

@@ -61,11 +61,13 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A line that Slurm would not read, or would read otherwise than it looks."""
+    """A line that Slurm would not read, or would read otherwise than it looks; harmless: it is read as it looks, and
+    is one too many."""
 
     place: Place
     what: str
     fatal: bool = True
+    harmless: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hpcadmin.conf.existing import gres, topology
-from hpcadmin.conf.existing.lines import LINE_KEYS, OTHER_GRAMMAR, scan
-from hpcadmin.conf.existing.nodes import Lines
+from hpcadmin.conf.existing.lines import LINE_KEYS, MAX_FAULTS, OTHER_GRAMMAR, scan
+from hpcadmin.conf.existing.nodes import Lines, again
 from hpcadmin.conf.existing.parts import Configuration, Fault, GresLine, SourceFile, Statement, Topology, Value
 from hpcadmin.errors import HpcadminError
 
@@ -171,8 +171,10 @@ class _Reading:
         elif key in pile.settings:
             before = pile.settings[key]
             pile.repeated.append(before)
-            self.faults.append(Fault(value.place, f"{value.key}= stands a second time, after {before.place}: Slurm "
-                                     f"takes the last, {value.text[:60]!r}, not {before.text[:60]!r}", fatal=False))
+            if len(pile.repeated) <= MAX_FAULTS:
+                self.faults.append(again(value, before, f"stands a second time, after {before.place}"))
+            elif len(pile.repeated) == MAX_FAULTS + 1:
+                self.faults.append(Fault(value.place, "more keys stand a second time: Slurm takes the last", False))
         pile.settings[key] = value
 
     def configuration(self) -> Configuration:

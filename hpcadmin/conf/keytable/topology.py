@@ -11,7 +11,7 @@ _RING = ("topology/ring",)
 _FIRST = (
     Key("SwitchName", needs=_TREE),
     Key("BlockName", (23, 11), needs=_BLOCK),
-    Key("BlockLevels", (23, 11), (((24, 5), Effect.FATAL),), "BlockSizes", needs=_BLOCK),
+    Key("BlockLevels", (23, 11), (((24, 5), Effect.FATAL),), "BlockSizes=<nodes of a block>", needs=_BLOCK),
     Key("BlockSizes", (24, 5), needs=_BLOCK),
     Key("RingName", (26, 5), needs=_RING),
 )

@@ -33,7 +33,7 @@ def members(situation: Situation) -> Iterator[Finding]:
             yield from _twice(topology, noun, lines)
             if nodes:
                 yield from _strangers(topology, noun, lines, nodes)
-                yield from _without(topology, noun, lines, nodes)
+                yield from _without(situation, topology, noun, lines, nodes)
 
 
 def _twice(topology: Topology, noun: str, lines: Sequence[SwitchLine | BlockLine]) -> Iterator[Finding]:
@@ -79,16 +79,49 @@ def _strangers(topology: Topology, noun: str, lines: Sequence[SwitchLine | Block
         (f"{head}={first.name} Nodes={slurm_list(keep)}",) if keep else (), first.place, tuple(names))
 
 
-def _without(topology: Topology, noun: str, lines: Sequence[SwitchLine | BlockLine],
+def _without(situation: Situation, topology: Topology, noun: str, lines: Sequence[SwitchLine | BlockLine],
              nodes: set[str]) -> Iterator[Finding]:
     inside = {name for line in lines for name in line.nodes}
-    missing = sorted(nodes - inside)
-    if missing and inside & nodes:
-        yield Finding(
-            Severity.WRONG, f"{in_(topology)}{some(missing)} {verb(missing)} in no {noun}",
-            f"slurmctld warns that {'switches' if noun == 'leaf' else 'blocks'} lack access to "
-            f"{plural(len(missing), 'node')}: jobs that need a place in the topology never get "
-            f"{'it' if len(missing) == 1 else 'them'}", place=lines[0].place, nodes=tuple(missing))
+    outside = nodes - inside
+    if not outside or not inside & nodes:
+        return
+    needed = outside & _users(situation, topology)
+    for severity, missing in ((Severity.WRONG, sorted(needed)), (Severity.NOTE, sorted(outside - needed))):
+        if missing:
+            means = ("jobs that need a place in the topology never get " + ("it" if len(missing) == 1 else "them")
+                     if severity is Severity.WRONG else "no partition of theirs uses this topology")
+            yield Finding(
+                severity, f"{in_(topology)}{some(missing)} {verb(missing)} in no {noun}",
+                f"slurmctld warns that {'switches' if noun == 'leaf' else 'blocks'} lack access to "
+                f"{plural(len(missing), 'node')}: {means}", place=lines[0].place, nodes=tuple(missing))
+
+
+def _users(situation: Situation, topology: Topology) -> set[str]:
+    """The nodes whose jobs are placed by the topology: by Topology= of their partitions, else by the cluster's own."""
+    partitions = situation.conf.partitions
+    found = {host for p in partitions for host in p.hosts
+             if (p.values["topology"].text == topology.name if "topology" in p.values else topology.default)}
+    if topology.default:
+        placed = {host for p in partitions for host in p.hosts}
+        found |= {host for line in situation.conf.nodes for host in line.hosts} - placed
+    return found
+
+
+def levels(situation: Situation) -> Iterator[Finding]:
+    """BlockLevels= of 23.11 in sizes: level n is 2^n blocks."""
+    versions = where(situation, lambda v: v >= (24, 5))
+    for file in situation.conf.files:
+        for statement in file.statements if file.name == "topology.conf" and versions else ():
+            if statement.kind != "blocklevels":
+                continue
+            value = statement.values[0]
+            counts = [len(line.nodes) for t in situation.conf.topologies for line in t.blocks if line.nodes]
+            powers = [int(part) for part in value.text.split(",") if part.isdigit() and int(part) < 16]
+            right = f"BlockSizes={','.join(str(min(counts) << n) for n in powers)}" if counts and powers else (
+                "BlockSizes=<nodes of a block>")
+            yield Finding(Severity.FATAL, f"BlockLevels={value.text[:60]}: sizes are in nodes now",
+                          f"{told(versions)}: slurmctld does not start with it", (right,), value.place,
+                          versions=only(situation, versions))
 
 
 def blocks(situation: Situation) -> Iterator[Finding]:
@@ -156,4 +189,4 @@ def _small(situation: Situation, topology: Topology, counts: dict[str, int], bas
                       "block gets that one", right, first.place, versions=only(situation, silent))
 
 
-BLOCKS: tuple[Rule, ...] = (members, blocks)
+BLOCKS: tuple[Rule, ...] = (members, levels, blocks)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import GPU, SHARED, Alike, gres_line, node_line
+from hpcadmin.conf.check.force import words
 from hpcadmin.conf.check.rules._unnamed import missing_lines
 from hpcadmin.conf.check.rules.gres import devices
 from hpcadmin.conf.existing.parts import GresLine, Value
@@ -112,8 +113,8 @@ def no_lines(situation: Situation) -> Iterator[Finding]:
         number = sum(item.count for item in group.wants())
         if value is None or not number or group.of() or group.autodetect is not None:
             continue
-        if group.state.startswith("FUTURE"):
-            continue
+        if group.state.startswith("FUTURE") or (situation.whole and GPU not in words(situation, "grestypes")):
+            continue                         # without GresTypes=gpu nothing is counted: gres.names tells of it
         if there and not situation.fragment:
             right = f"NodeName={slurm_list(group.hosts)} Name=gpu {_type(group.wants())}File=/dev/nvidia<minor>"
             yield Finding(Severity.INVALID, f"Gres={value.text[:80]}, and gres.conf "
@@ -132,8 +133,8 @@ def no_gres(situation: Situation) -> Iterator[Finding]:
         if not named or not situation.conf.nodes:
             continue
         if group.node is None:
-            dynamic = "maxnodecount" in situation.conf.settings or situation.fragment or not situation.whole
-            yield Finding(Severity.NOTE if dynamic else Severity.WRONG,
+            unsure = situation.dynamic or not situation.whole
+            yield Finding(Severity.NOTE if unsure else Severity.WRONG,
                           f"gres.conf has lines for {slurm_list(group.hosts)}, which slurm.conf does not define",
                           "nobody reads them, unless these nodes register dynamically", (), named[0].place, group.hosts)
             continue

@@ -10,7 +10,8 @@ from hpcadmin.conf.existing.parts import Place
 
 def faults(situation: Situation) -> Iterator[Finding]:
     for fault in situation.conf.faults:
-        yield Finding(Severity.FATAL if fault.fatal else Severity.WRONG, fault.what,
+        severity = Severity.FATAL if fault.fatal else Severity.NOTE if fault.harmless else Severity.WRONG
+        yield Finding(severity, fault.what,
                       "the daemons do not start with it" if fault.fatal else "", (), fault.place)
 
 

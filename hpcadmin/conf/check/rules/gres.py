@@ -158,14 +158,12 @@ def some_do(situation: Situation) -> Iterator[Finding]:
     for group in situation.alike:
         for name in dict.fromkeys(line.name for line in group.lines):
             lines = [line for line in group.lines if line.name == name]
-            for shown, having in (("Type=", [line for line in lines if line.get("type")]),
-                                  ("File=", [line for line in lines if line.files])):
-                without = [line for line in lines if line not in having]
-                if without and having and (shown == "Type=" or name.casefold() not in SHARED):
-                    first = having[0]
-                    yield Finding(Severity.FATAL, f"Name={name} without {shown}, while {first.place} has it",
-                                  "slurmd does not start: all lines of a name have it, or none", (),
-                                  without[0].place, group.hosts)
+            for shown, has in (("Type=", [bool(line.get("type")) for line in lines]),
+                               ("File=", [bool(line.files) for line in lines])):
+                if len(set(has)) > 1 and (shown == "Type=" or name.casefold() not in SHARED):
+                    yield Finding(Severity.FATAL, f"Name={name} without {shown}, while {lines[has.index(True)].place} "
+                                  "has it", "slurmd does not start: all lines of a name have it, or none", (),
+                                  lines[has.index(False)].place, group.hosts)
             plain = [line for line in lines if not line.files and not line.get("type")]
             if len(plain) > 1:
                 yield Finding(Severity.FATAL, f"{len(plain)} lines of Name={name} that nothing tells apart, first at "

@@ -82,9 +82,10 @@ def memory(situation: Situation) -> Iterator[Finding]:
             real = line.number("realmemory")
             cpus = shape(line).cpus
             if value is not None and id(line) in lines and real and each * cpus > real:
+                idle = ", and GPUs stay idle" if "gpu" in (line.get("gres") or "").casefold() else ""
                 yield Finding(Severity.WRONG, f"DefMemPerCPU={each} of partition {partition.name} times the {cpus} CPUs"
-                              f" of {line.text[:60]} is {each * cpus} MiB, they have RealMemory={real}",
-                              "a job with all CPUs of a node never fits, and GPUs stay idle",
+                              f" of {line.text[:60]} is {each * cpus} MiB, and RealMemory={real}",
+                              f"a job with all CPUs of a node never fits{idle}",
                               (f"DefMemPerCPU={real // cpus}",), value.place, line.hosts)
 
 
@@ -158,8 +159,10 @@ def node_sets(situation: Situation) -> Iterator[Finding]:
         elif not line.hosts and not situation.fragment:
             feature = line.values.get("feature")
             what = f"no node has Feature={feature.text[:60]}" if feature is not None else "it names no node"
-            yield Finding(Severity.WRONG, f"NodeSet={line.name}: {what}", "partitions with it get no nodes", (),
-                          line.place)
+            dynamic = feature is not None and situation.dynamic
+            yield Finding(Severity.NOTE if dynamic else Severity.WRONG, f"NodeSet={line.name}: {what}",
+                          "partitions with it get the nodes that register with this feature" if dynamic else
+                          "partitions with it get no nodes", (), line.place)
         elif situation.whole and line.name not in used:
             yield Finding(Severity.NOTE, f"NodeSet={line.name} is in no partition", "", (), line.place)
 

@@ -32,7 +32,8 @@ def files(situation: Situation) -> Iterator[Finding]:
     first, young_file = (Place(found.path if (found := conf.file(name)) else name, 1)
                          for name in ("topology.conf", "topology.yaml"))
     if has_yaml and old:
-        yield Finding(Severity.WRONG, "topology.yaml is not read", f"{told(old)}: there is only topology.conf, with "
+        severity = Severity.WRONG if situation.versions else Severity.NOTE
+        yield Finding(severity, "topology.yaml is not read", f"{told(old)}: there is only topology.conf, with "
                       "TopologyPlugin= in slurm.conf", place=young_file, versions=only(situation, old))
     if has_yaml and plain and young:
         yield Finding(Severity.NOTE if old else Severity.WRONG, "topology.conf stands beside topology.yaml",
