@@ -15,7 +15,8 @@ _USUAL = re.compile(
     r"cgroup/v1 plugin is deprecated|slurm_set_addr|sack|Node ping|not responding|assoc_mgr|"
     r"priority/multifactor: .*accounting|"
     # Of a slurmd that the proof has ended, and of nodes that there are none of here.
-    r"slurm_(?:receive|send|bufs|persist|open|conn|unpack)|Zero Bytes|Connection (?:refused|reset)|[Uu]nreachable|"
+    r"slurm_(?:receive|send|bufs|persist|open|conn|unpack|msg)|socket error|timed out|Zero Bytes|[Uu]nreachable|"
+    r"Connection (?:refused|reset)|"
     r"High latency|_fwd_tree|very large processing|Communication connection|Duplicate jobid|batch job complete")
 
 
