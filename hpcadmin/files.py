@@ -41,9 +41,10 @@ def read_lines(path: Path, *, limit: int = MAX_READ_BYTES) -> Iterator[bytes]:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
         raise StoreError(f"cannot be read: {exc.strerror}", where=str(path)) from exc
+    if not stat.S_ISREG(os.fstat(fd).st_mode):           # a stream cannot be made of a folder
+        os.close(fd)
+        raise StoreError("is not a regular file", where=str(path))
     with os.fdopen(fd, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise StoreError("is not a regular file", where=str(path))
         while line := stream.readline(limit):
             yield line
 

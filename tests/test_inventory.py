@@ -1,5 +1,6 @@
 """Groups of identical nodes, the odd ones out, and the inventory file."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,3 +163,11 @@ def test_merge_keeps_what_was_not_asked() -> None:
     merged = inventory.merge(old, new)
     assert [n.name for n in merged.nodes] == ["node01", "node02", "node04"]
     assert [odd.what for odd in merged.odd] == ["node02: BIOS 9.9.9, the group has 1.2.3"]
+
+
+def test_a_folder_or_pipe_in_the_place_of_an_inventory_is_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(StoreError) as caught:
+            inventory.load(place)
+        assert str(caught.value) == f"{place}: is not a regular file"
