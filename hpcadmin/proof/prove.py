@@ -11,9 +11,10 @@ from pathlib import Path
 
 from hpcadmin.conf.check.finding import Finding, Severity
 from hpcadmin.conf.check.run import ordered
-from hpcadmin.conf.existing.parts import Configuration
-from hpcadmin.errors import HpcadminError
+from hpcadmin.conf.existing.parts import Configuration, NodeLine
+from hpcadmin.errors import HpcadminError, UsageError
 from hpcadmin.files import read_bounded
+from hpcadmin.hosts import expand
 from hpcadmin.lab import cgroups
 from hpcadmin.model import Inventory
 from hpcadmin.proof import copy, judge
@@ -114,12 +115,21 @@ def _cluster(conf: Configuration, folder: str, made: copy.Copy, runs: tuple[Node
     user = conf.setting("slurmuser", "root")
     where = copy.folders(conf, started, name, user)
     files = {**_more_files(folder, made.files), **made.files}
-    hosts = tuple(dict.fromkeys(host for node in conf.nodes for host in node.hosts))
+    hosts = tuple(dict.fromkeys(host for node in conf.nodes for host in (*node.hosts, *_called(node))))
     return Cluster(
         files, runs, controller=name, controller_addresses=addresses, hosts=hosts, folders=where,
         fresh=tuple(copy.replaced(conf.setting("slurmdspooldir", "/var/spool/slurmd"), n, conf) for n in started[:1]),
         elsewhere=made.elsewhere, munge_socket=_socket(conf), tmp=conf.setting("tmpfs", "/tmp"),  # noqa: S108
         keep_cgroups=keep)
+
+
+def _called(node: NodeLine) -> list[str]:
+    """What the nodes of a line call themselves, where that is another name."""
+    value = node.values.get("nodehostname")
+    try:
+        return expand(value.text) if value is not None else []
+    except UsageError:
+        return []                            # conf check says so
 
 
 def controller(conf: Configuration) -> tuple[str, tuple[str, ...]]:

@@ -266,3 +266,13 @@ def test_hwloc_s_own_xml_of_the_node_is_taken(tmp_path: Path) -> None:
     assert captured_xml(replace(kept, sources=(Source(str(path), ("hwloc XML",), "0" * 64),))) == ""
     path.write_text(path.read_text().replace('version="2.0"', 'version="3.0"'))
     assert captured_xml(kept) == ""
+
+
+def test_nodes_that_call_themselves_otherwise(tmp_path: Path) -> None:
+    """NodeHostname= without NodeAddr=: the name is known where the daemons are asked."""
+    nodes = [replace(node, hostname=f"host{number}", addresses=()) for number, node in enumerate(
+        m.inventory((m.names("n", 2), m.BIG_CPU)).nodes)]
+    folder = written(tmp_path / "conf", Inventory(tuple(nodes)))
+    proof = prove(read_folder(folder), str(folder), Inventory(tuple(nodes)))
+    assert [answer.state for _, answer in proof.proven] == ["IDLE", "IDLE"]
+    assert not proof.failed, proof.findings
