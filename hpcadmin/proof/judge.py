@@ -78,7 +78,7 @@ def _first(*texts: list[str]) -> str:
 
 
 def _level(text: str) -> Severity:
-    return Severity.NOTE if text.startswith("warning") else Severity.WRONG
+    return Severity.NOTE if text.startswith(("warning: ", "WARNING: ", "error: WARNING: ")) else Severity.WRONG
 
 
 # --- where, and what it means --------------------------------------------------------------------------------------

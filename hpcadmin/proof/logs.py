@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 _STAMP = re.compile(r"\A(?:\[[^\]]{0,60}\] ?)?(?:slurm(?:ctld|d)(?:-[\w.-]{1,100})?: )?(?:\[[^\]]{0,60}\] ?)?")
-_LEVEL = re.compile(r"\A(?:error|fatal|warning): ")
+_LEVEL = re.compile(r"\A(?:error|fatal|warning|WARNING): ")
 # A cluster that has never run has no state; what is left out of the copy, or is not there in a proof's root.
 _USUAL = re.compile(
     r"state file|Trying backup state|may be lost|MailProg is invalid|No memory enforcing mechanism|"
