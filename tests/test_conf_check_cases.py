@@ -74,7 +74,7 @@ CASES = (
          "NodeName=vm CPUs=256 Sockets=2 CoresPerSocket=64 ThreadsPerCore=2 RealMemory=1000 "
          "Gres=gpu:nvidia_a100-sxm4-40gb:2", machines=one(machine(A100, two_gpus(A100)))),
     Case(3, "autodetect.library", INVALID, "AutoDetect=nvml", node("gpu:a100:2"), "AutoDetect=nvml",
-         machines=one(replace(machine(A100, two_gpus(A100)), tools={"gpu_nvml": ""}))),
+         machines=one(replace(machine(A100, two_gpus(A100)), tools={"gpu_nvml.so": ""}))),
     Case(5, "gres.no_files", INVALID, "without File=", node("gpu:rtx3090:1"), "NodeName=vm Name=gpu Type=rtx3090"),
     Case(6, "counts.mismatch", INVALID, "(3 < 4)", node("gpu:a100:4"), gpu_lines(3)),
     Case(7, "gres.some_do", FATAL, "nothing tells apart", node("gpu:2"), "AutoDetect=nvml\nName=gpu\nName=gpu"),
@@ -121,7 +121,7 @@ CASES = (
         counts="CPUs=2 Sockets=1 CoresPerSocket=2 ThreadsPerCore=1"), machines=one(machine(models.cpu(1, 2)))),
     Case(38, "cores.boundary", INVALID, "64 cores", node("gpu:a100:1"), gpu_lines(1, "Cores=0-13")),
     Case(42, "autodetect.library", INVALID, "AutoDetect=rsmi", node("gpu:1"), "AutoDetect=rsmi",
-         machines=one(replace(machine(A100, two_gpus(A100)), tools={"gpu_rsmi": ""}))),
+         machines=one(replace(machine(A100, two_gpus(A100)), tools={"gpu_rsmi.so": ""}))),
     Case(44, "cores.beyond", INVALID, "0-7", node("gpu:b200:1", "CPUs=16 Sockets=1 CoresPerSocket=8 ThreadsPerCore=2"),
          gpu_lines(1, "Cores=0-39", kind="b200")),
     Case(44, "gres.links_length", INVALID, "has 8 numbers", node("gpu:b200:1"),

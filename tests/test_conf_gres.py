@@ -96,7 +96,11 @@ def test_detected_cores_that_are_no_socket_are_refused_where_slurm_refuses_them(
 
 def test_what_autodetect_leaves_open_is_said() -> None:
     notes = "\n".join(go(m.H100, site=m.site(autodetect="nvml")).notes)
-    assert "gpu_nvml.so is not in the inventory" in notes
+    assert "slurmd of n1 may lack gpu_nvml.so, which is not in the inventory" in notes
+    there = replace(m.H100, tools={"gpu_nvml.so": "/usr/lib64/slurm/gpu_nvml.so"})
+    assert "gpu_nvml.so" not in "\n".join(go(there, site=m.site(autodetect="nvml")).notes)
+    gone = replace(m.H100, tools={"gpu_nvml.so": ""})
+    assert "slurmd of n1 has no gpu_nvml.so" in "\n".join(go(gone, site=m.site(autodetect="nvml")).notes)
     assert "finds no Links on n1" in notes
     assert "finds no Links" not in "\n".join(go(c.DGX1, site=m.site(autodetect="nvml")).notes)
     turned = "\n".join(go(c.H100_VM, "24.11", m.site(autodetect="nvidia")).notes)

@@ -63,11 +63,13 @@ def _pending(written: Iterable[Written]) -> Iterable[tuple[str, str]]:
 
 
 def _detected(kind: str, members: Sequence[Written]) -> list[str]:
-    names = slurm_list(w.machine.name for w in members)
     notes = []
-    if kind in LIBRARIES:
-        notes.append(f"AutoDetect={kind}: whether slurmd of {names} has {LIBRARIES[kind]} is not in the inventory; "
-                     "without it slurmd ends, or finds no GPU")
+    plugin = LIBRARIES.get(kind, "")
+    for found, what in (("", f"has no {plugin}"), (None, f"may lack {plugin}, which is not in the inventory")):
+        some = [w.machine.name for w in members if plugin and w.machine.node.tools.get(plugin) == found]
+        if some:
+            notes.append(f"AutoDetect={kind}: slurmd of {slurm_list(some)} {what}; without it slurmd ends, or finds no "
+                         "GPU")
     if kind == "nvidia":
         odd = [w.machine.name for w in members if _minors_out_of_order(w)]
         if odd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpcadmin.conf.autodetect import LIBRARIES
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import gres_line
 from hpcadmin.conf.existing.parts import GresLine, Value
@@ -14,7 +15,6 @@ from hpcadmin.facts._slurm_gres import AUTODETECT
 _ORDER = ("nvml", "rsmi", "oneapi", "nrt", "nvidia")
 _MEANT = {"amdgpu": "rsmi", "amd": "rsmi", "rocm": "rsmi", "rocm-smi": "rsmi", "cuda": "nvml", "intel": "oneapi",
           "gpu": "nvml", "on": "nvml", "yes": "nvml", "true": "nvml", "none": "off", "no": "off"}
-_LIBRARY = {"nvml": ("libnvidia-ml", "gpu_nvml"), "rsmi": ("librocm_smi", "gpu_rsmi")}
 
 
 def unknown(situation: Situation) -> Iterator[Finding]:
@@ -85,18 +85,19 @@ def cloud(situation: Situation) -> Iterator[Finding]:
 
 
 def library(situation: Situation) -> Iterator[Finding]:
-    """What the inventory knows about libraries and plug-ins on the nodes."""
+    """What the inventory knows about the plug-ins of the nodes' slurmd."""
     for group in situation.alike:
         kind = _kind(group.autodetect) if group.autodetect is not None else ""
-        if group.autodetect is None or kind not in _LIBRARY:
-            continue
-        without = [host for host in group.hosts if host in situation.machines and any(
-            situation.machines[host].tools.get(name) == "" for name in _LIBRARY[kind])]
-        if without:
-            yield Finding(Severity.INVALID, f"AutoDetect={kind}, and {slurm_list(without)} "
-                          f"lack{'s' if len(without) == 1 else ''} its library or plug-in",
+        plugin = LIBRARIES.get(kind, "")
+        without = [host for host in group.hosts if plugin and host in situation.machines
+                   and situation.machines[host].tools.get(plugin) == ""]
+        if group.autodetect is not None and without:
+            yield Finding(Severity.INVALID, f"AutoDetect={kind}, and slurmd of {slurm_list(without)} has no {plugin}",
                           "old versions of slurmd do not start, newer find no GPU",
-                          (), group.autodetect.place, tuple(without))
+                          (f"NodeName={slurm_list(group.hosts)} AutoDetect=off Name=gpu File=/dev/nvidia<minor>"
+                           if kind == "nvml" else
+                           f"NodeName={slurm_list(group.hosts)} AutoDetect=off Name=gpu File=/dev/dri/renderD<minor>",),
+                          group.autodetect.place, tuple(without))
 
 
 def _kind(value: Value) -> str:
