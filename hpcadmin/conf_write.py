@@ -344,11 +344,21 @@ def tidy(folder: Path) -> tuple[str, ...]:
         return recover(folder)
 
 
+def _unfinished(backup: Path) -> bool:
+    try:
+        return not backup.is_symlink() and stat.S_ISREG((backup / UNFINISHED).lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as exc:
+        raise StoreError(f"cannot be looked into, so whether an earlier write was cut off is not known: {exc.strerror}",
+                         where=str(backup), hint="run it as root") from exc
+
+
 def recover(folder: Path) -> tuple[str, ...]:
     """Puts back what a write that was killed had begun to replace. The names; call it with the lock held."""
     back: list[str] = []
     for backup in sorted(folder.glob(".old-*"), reverse=True):
-        if not (backup / UNFINISHED).is_file() or backup.is_symlink():
+        if not _unfinished(backup):
             continue
         try:
             about = json.loads((backup / MANIFEST).read_text(encoding="utf-8"))["files"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -414,3 +415,28 @@ def test_an_output_folder_keeps_what_was_there(place: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "what was there is in " in out
     assert len(backups(place / "out")) == 1
+
+
+def test_no_folder_and_no_absolute_one_are_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in (["-o", ""], ["--install="]):
+        assert run(["conf", "render", *option]) == 2
+        assert "an empty text names no folder" in capsys.readouterr().err
+    text = (place / "site.toml").read_text()
+    (place / "site.toml").write_text(re.sub(r"conf_dir = .*", 'conf_dir = "live"', text))
+    assert run(["conf", "render", "--install", "--yes"]) == 2
+    assert re.search(r"site\.toml:\d+: \[slurm\] conf_dir = 'live' is not an absolute path", capsys.readouterr().err)
+
+
+def test_a_backup_that_cannot_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of root, to somebody else: whether something is to be put back is not known, so nothing is written."""
+    (tmp_path / ".old-20261130T000000Z").mkdir()
+    lstat = Path.lstat
+
+    def denied(path: Path) -> os.stat_result:
+        if path.name == conf_write.UNFINISHED:
+            raise PermissionError(13, "Permission denied", str(path))
+        return lstat(path)
+    monkeypatch.setattr(Path, "lstat", denied)
+    with pytest.raises(StoreError, match="not known: Permission denied") as caught:
+        conf_write.tidy(tmp_path)
+    assert caught.value.hint == "run it as root"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hpcadmin.site import Site
 
 
+CONF_DIR = "[slurm] conf_dir"         # --install that names no folder
+
+
 @click.group()
 def command() -> None:
     """Slurm's configuration files, and why each line."""
@@ -32,7 +35,7 @@ command.add_command(_conf_diff.diff)
               help="What was discovered (else the accepted inventory).")
 @click.option("-o", "--output", metavar="DIR",
               help="Write the files there, never to where Slurm reads; else they are printed.")
-@click.option("--install", metavar="[DIR]", is_flag=False, flag_value="", default=None,
+@click.option("--install", metavar="[DIR]", is_flag=False, flag_value=CONF_DIR, default=None,
               help="Write them where Slurm reads ([slurm] conf_dir): the difference is shown and checked first.")
 @click.option("--yes", is_flag=True, help="With --install: do not ask.")
 @click.option("--explain", is_flag=True, help="Print each line with its reason and source.")
@@ -54,6 +57,8 @@ def render(ctx: click.Context, *, inventory_path: str | None, output: str | None
                          hint="look at the files first, then install them")
     if yes and install is None:
         raise UsageError("--yes is for --install")
+    if "" in (output, install):
+        raise UsageError("an empty text names no folder", where="--install" if output is None else "-o")
     site = load_site(ctx.obj["site"])
     folder = output_folder(output, site) if output else None
     inventory = load_inventory(inventory_path, site)
@@ -65,7 +70,7 @@ def render(ctx: click.Context, *, inventory_path: str | None, output: str | None
         return refuse(result, site, as_json=as_json)
     if install is not None:
         from hpcadmin.cli._conf_install import install as install_files
-        return install_files(result, inventory, site, install or site.slurm.conf_dir, yes=yes)
+        return install_files(result, inventory, site, conf_dir(site) if install == CONF_DIR else install, yes=yes)
     written = write(folder, result, site) if folder is not None else []
     if as_json:
         click.echo(to_json(result))
@@ -93,6 +98,15 @@ def output_folder(name: str, site: Site) -> Path:
     folder = Path(name).absolute()
     refuse_live(folder, site)
     return folder.resolve()
+
+
+def conf_dir(site: Site) -> str:
+    from hpcadmin.site import locate
+    name = site.slurm.conf_dir
+    if not name.startswith("/"):
+        raise UsageError(f"[slurm] conf_dir = {name!r} is not an absolute path",
+                         where=locate(site.source, "slurm.conf_dir"))
+    return name
 
 
 def write(folder: Path, result: Rendering, site: Site) -> list[str]:
