@@ -10,6 +10,7 @@ import conf_models as m
 import pytest
 
 from hpcadmin.cli._conf_problems import folded, problem_lines
+from hpcadmin.cli.conf import explanation
 from hpcadmin.conf.check.finding import Severity, Situation
 from hpcadmin.conf.check.run import judge
 from hpcadmin.conf.existing.read import configure
@@ -256,3 +257,13 @@ def test_kinds_stay_apart_when_lines_are_folded() -> None:
     result = go(named("n1", m.BIG_CPU, memory_mib=None), named("n2", replace(m.BIG_CPU, unknown=("gpus",))))
     assert {p.kind for p in folded(result.problems)} == {Kind.UNKNOWN}
     assert [line.split(":")[0] for line in problem_lines(result.problems, m.SITE)] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("comments", [True, False])
+def test_the_reason_is_read_behind_a_long_list_of_nodes(comments: bool) -> None:
+    nodes = tuple(named(f"n{i * 7}") for i in range(1500))
+    result = render(Inventory(nodes), m.SITE, RenderOptions("24.11", comments=comments))
+    text = "\n".join(result.files.values()) if comments else explanation(result.explained)
+    told_of = [line for line in text.splitlines() if "n[0,7,14," in line and "GPU 0 in PCI bus order" in line]
+    assert len(told_of) == 1
+    assert "NVIDIA H100 80GB HBM3 at 0000:1b:00.0 on n0 [inventory: n0 and 1499 alike]" in told_of[0]

@@ -144,11 +144,12 @@ def to_json(result: Rendering, problems: Sequence[str] = ()) -> str:
 
 
 def explanation(lines: Sequence[Explained]) -> str:
+    from hpcadmin.conf.parts import MARK
     from hpcadmin.text import printable
     out = []
     for item in lines:
         out.append(printable(f"{item.file}:{item.line}  {item.text}", limit=4000))
         for why in item.whys:
-            part = "" if why.part == item.text.removesuffix("  # site.toml") else f"{why.part}: "
+            part = "" if why.part == item.text.removesuffix(MARK) else f"{why.short}: "
             out.append(printable(f"    {part}{why.reason} [{why.source}]"))
     return "\n".join(out) + "\n"

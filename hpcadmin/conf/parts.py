@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 DEFAULT = "hpcadmin default"
+SHOWN = 80                      # characters of a Key=Value before its reason
 MARK = "  # site.toml"          # ends a line that has something of the site's own
 
 
@@ -70,6 +71,11 @@ class Why:
     part: str                # the Key=Value words of the line that this is about
     reason: str
     source: str
+
+    @property
+    def short(self) -> str:
+        """The part with long values cut (host lists of thousands), so that the reason can be read behind it."""
+        return " ".join(word if len(word) <= SHOWN else f"{word[:SHOWN - 3]}..." for word in self.part.split(" "))
 
 
 @dataclass(frozen=True)
