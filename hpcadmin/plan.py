@@ -12,10 +12,11 @@ from hpcadmin.plan_choice import Choice, choose, plan_verdict
 from hpcadmin.plan_facts import HARDWARE, Facts
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
+from hpcadmin.text import plural
 
 T = TypeVar("T")
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
-MEET_S = 60                          # that the jobs of a test wait for each other
+MEET_S = 120                         # that the jobs of a test wait for each other: two rounds of Slurm's main scheduler
 _STEP_OVERHEAD_S = 0.1
 
 
@@ -131,8 +132,11 @@ class _Layout:
             problem = unfit(steps)
         except HpcadminError as exc:
             steps, problem = (), str(exc)
+        status = Status.ERROR
+        if not problem:
+            status, problem = no_room(steps, self.facts)
         if problem:
-            self.verdicts.append(plan_verdict(check.name, test.subject, Status.ERROR, problem))
+            self.verdicts.append(plan_verdict(check.name, test.subject, status, problem))
             return ""
         if steps[0].role is Role.JOB:
             self.own.setdefault(check.name, []).append(test.id)
@@ -224,6 +228,22 @@ def unfit(steps: Sequence[Step]) -> str:
     if servers > 1 or (Role.CLIENT in roles and (not servers or roles.index(Role.CLIENT) < roles.index(Role.SERVER))):
         return "there must be one server, before its clients"
     return ""
+
+
+def no_room(steps: Sequence[Step], facts: Facts) -> tuple[Status, str]:
+    """Why Slurm can never run the jobs of a test on their nodes at one time, and what that is worth; "" when it can."""
+    jobs = [(node, step.job) for step in steps if step.job is not None for node in step.nodes]
+    wanted: dict[str, int] = {}
+    for node, job in jobs:
+        wanted[node] = wanted.get(node, 0) + job.gpus
+    for node, gpus in wanted.items():
+        if facts.slurm_gpus.get(node, gpus) < gpus:
+            return Status.FAIL, (f"slurm.conf gives {node} {plural(facts.slurm_gpus[node], 'GPU')} (Gres=), the "
+                                 f"inventory has {gpus}")
+    if facts.whole_nodes and len(jobs) > len(wanted):
+        return Status.NOT_RUN, (f"partition {facts.whole_nodes} gives every job whole nodes (OverSubscribe=EXCLUSIVE), "
+                                "so that no two jobs are on one: --partition names another")
+    return Status.PASS, ""
 
 
 def stage_seconds(tests: Sequence[PlannedTest], *, in_turn: bool, usual: Mapping[str, float] | None = None) -> float:

@@ -31,6 +31,8 @@ class Facts:
     programs: Mapping[str, str] = field(default_factory=dict)
     unbuilt: Mapping[str, str] = field(default_factory=dict)
     shared_dir: str = ""
+    whole_nodes: str = ""                               # name of the partition, where it gives jobs whole nodes
+    slurm_gpus: Mapping[str, int] = field(default_factory=dict)     # node -> how many slurm.conf gives it
 
 
 def gather(nodes: Sequence[str], seen: Inventory | None, accepted: Inventory | None, site: Site, *,

@@ -93,6 +93,7 @@ class _Session:
     accepted: Inventory | None
     slurm_version: str
     topology: bool | None               # None: no check of the suite asks for it
+    partition_nodes: tuple[str, ...]    # all of them, whether they are tested or not
     runs: Path
     bins: Path
     job_ids: list[int] = field(default_factory=list)
@@ -110,12 +111,13 @@ def _open(request: Request, site: Site, client: Client, progress: Progress) -> _
     limits = tuple(x for x in load_limits(site) if x.check in used)
     path = Path(request.inventory) if request.inventory else inventory_file(site)
     accepted = accepted_inventory(path, required=bool(request.inventory))
-    selection = select(client.nodes(), client.partitions(), request.partition or site.slurm.partition,
-                       request.hostlist)
+    nodes = client.nodes()
+    selection = select(nodes, client.partitions(), request.partition or site.slurm.partition, request.hostlist)
     runs = Path(os.path.abspath(Path(request.run_dir).expanduser())) if request.run_dir else runs_dir(site)  # noqa: PTH100
     bins = runs / "bin" if request.run_dir else bin_dir(site)
     return _Session(request, site, client, progress, checks, suite, limits, selection, accepted, client.version(),
-                    client.topology() if any("topology" in checks[name].needs for name in used) else None, runs, bins)
+                    client.topology() if any("topology" in checks[name].needs for name in used) else None,
+                    tuple(n.name for n in nodes if selection.partition.name in n.partitions), runs, bins)
 
 
 def preview(request: Request, site: Site, client: Client, progress: Progress) -> Preview:
@@ -126,6 +128,7 @@ def preview(request: Request, site: Site, client: Client, progress: Progress) ->
     programs = {p: str(path) for p, path in want.programs.items()}
     facts = gather(session.names, None, session.accepted, site, programs=programs, unbuilt={},
                    shared_dir=site.shared_dir or str(session.runs), topology=session.topology)
+    facts = _with_slurm(facts, session)
     if look:
         facts = _assume_there(facts, session)
     plan = make_plan(session.suite, session.checks, facts, session.names, skipped=session.selection.skipped,
@@ -137,9 +140,16 @@ def _assume_there(facts: Facts, session: _Session) -> Facts:
     """What no inventory tells is taken as there: the plan shows the most that could run."""
     tools = {t: t for check in session.checks.values() for t in check.needs}
     return replace(
-        facts, tools={n: {**tools, **facts.tools.get(n, {})} for n in session.names},
+        facts, slurm_gpus={}, tools={n: {**tools, **facts.tools.get(n, {})} for n in session.names},
         has={word: {n: True if there is None else there for n, there in by_node.items()}
              for word, by_node in facts.has.items()})
+
+
+def _with_slurm(facts: Facts, session: _Session) -> Facts:
+    """With what Slurm gives to jobs, which is not always what the nodes have."""
+    part = session.selection.partition
+    return replace(facts, whole_nodes=part.name if part.whole_nodes else "",
+                   slurm_gpus={n.name: n.gpus for n in session.selection.nodes})
 
 
 def validate(request: Request, site: Site, client: Client, progress: Progress) -> Outcome:
@@ -220,7 +230,13 @@ class _Run:
             comment=f"hpcadmin:{self.folder.run_id}:{job.number}", name=f"hpcadmin-{self.s.suite.name}",
             partition=self.s.selection.partition.name, account=request.account or slurm.account,
             qos=request.qos or slurm.qos, reservation=request.reservation or slurm.reservation, gpus_per_node=gpus,
-            mpi=slurm.mpi, overlap=version_tuple(self.s.slurm_version)[:2] >= (20, 11))
+            exclude=self._not_these(job, tests), mpi=slurm.mpi,
+            overlap=version_tuple(self.s.slurm_version)[:2] >= (20, 11))
+
+    def _not_these(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> tuple[str, ...]:
+        """Where Slurm chooses the nodes of a job, it is to choose among those that are tested."""
+        mine = {n for t in tests.values() for n in t.subject.nodes}
+        return () if job.nodes else tuple(n for n in self.s.partition_nodes if n not in mine)
 
     def _start(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> JobRun:
         limit = self.s.request.time_limit_min
@@ -268,6 +284,7 @@ class _Run:
         self.facts = gather(names, seen.inventory, self.s.accepted, self.s.site, programs=seen.programs,
                             unbuilt=seen.unbuilt, shared_dir=self.s.site.shared_dir or str(self.folder.path),
                             topology=self.s.topology)
+        self.facts = _with_slurm(self.facts, self.s)
         self.plan = make_plan(self.s.suite, self.s.checks, self.facts, names, skipped=skipped, job=self._number + 1)
         if seen.inventory is not None:
             self.inventory = seen.inventory
@@ -276,6 +293,7 @@ class _Run:
         if self.s.accepted is not None:
             write_record(self.folder.path, "order.json", self.s.accepted)
         write_record(self.folder.path, "limits.json", self.s.limits)
+        write_lines(self.folder.path, "measurements.jsonl", ())     # a run that measures nothing has a whole folder too
         write_record(self.folder.path, "plan.json", self.plan)
         self.folder.update(notes=self.plan.notes, simulated=self.inventory.simulated if self.inventory else "")
 
@@ -292,24 +310,30 @@ class _Run:
         tests = {t.id: t for t in self.plan.tests}
         runs = [self._start(job, {i: tests[i] for i in job.stages[0].tests}) for job in jobs]
         own = OwnJobs(runs, self.s.client, self.s.progress, lambda test: self._keep(
-            tests[test], own.frames(test), own.why_missing(test)))
+            tests[test], own.frames(test), own.why_missing(test), own.not_run(test)))
         self.s.progress.line(f"{tests[jobs[0].stages[0].tests[0]].check}: {plural(len(jobs), 'job')} of "
                              "its own, as users submit them")
+        before = list(self.s.job_ids)
         try:
             own.go()
-        finally:
+        except BaseException:
             self.s.job_ids += own.ids
-        self.s.job_ids = [i for i in self.s.job_ids if i not in set(own.ids)]
+            raise
+        self.s.job_ids = [*before, *own.left]
 
     def _result(self, run: JobRun, test_id: str) -> None:
         self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id))
 
-    def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str) -> None:
+    def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str, not_run: str = "") -> None:
         """Read a test's outputs, and keep its measurements at once."""
         assert self.facts is not None  # noqa: S101
         check = self.s.checks[test.check]
         context = context_of(check, params_of(self.s.suite, check), self.facts, test)
-        result = read_result(test, frames, missing, check, context)
+        if not_run:
+            result = TestResult(test, not_run=not_run, simulated=context.simulated)
+            self.s.progress.line(f"  {test.check} {test.subject} not run: {not_run}")
+        else:
+            result = read_result(test, frames, missing, check, context)
         self.results[test.id] = result
         append_lines(self.folder.path, "measurements.jsonl",
                      [Measured(test.id, test.check, test.attempt, m) for m in result.measurements])

@@ -16,7 +16,7 @@ from hpcadmin.rundata import PlannedJob, PlannedTest
 from hpcadmin.slurm.client import Client
 from hpcadmin.slurm.script import JobOptions, expected_frames, render, render_own
 from hpcadmin.slurm.states import Job
-from hpcadmin.text import plural
+from hpcadmin.text import plural, printable
 
 READ_BYTES = 80 * 1024 * 1024
 FIRST_LOOK_S, SLOWEST_LOOK_S = 0.02, 0.5        # at the files
@@ -39,6 +39,10 @@ class JobRun:
     on_test: Callable[[str], None] = lambda _: None
     id: int | None = None
     ending: str = ""                    # how it ended, when it did not say itself that it was done
+    state: str = ""                     # as Slurm said last; "": not asked yet
+    reason: str = ""                    # why it waits, as Slurm says
+    dropped: bool = False               # given up by us for another's sake: not the cause of anything
+    doomed: bool = False                # to be cancelled, and Slurm has not taken that yet
     collector: Collector = field(init=False)
     damaged: dict[str, str] = field(default_factory=dict)      # log file -> what is wrong with it
     _offsets: dict[str, int] = field(default_factory=dict)
@@ -54,21 +58,31 @@ class JobRun:
         self._stage_of = {i: n for n, stage in enumerate(self.job.stages) for i in stage.tests}
         self._stage_said = -1
         self._done = 0
-        self._reason = "None"
         self._since = time.monotonic()              # when it was last seen not to have started
         self._over: float | None = None             # when to stop waiting for files of a job that is over
         self.finished = False
 
+    @property
+    def waits(self) -> bool:
+        return self.id is not None and self.state == "PENDING" and not self.finished and self._over is None
+
     def submit(self) -> None:
         """Write the script and hand it to sbatch. Raises SlurmError or UsageError when Slurm refuses it."""
+        self.write_script()
+        self.adopt(self.client.submit(self.folder / "script", comment=self.options.comment))
+
+    def write_script(self) -> None:
         if self.job.step is None:
             text = render(self.job, self.tests, self.options, self.folder)
         else:
             meets = [self.folder.with_name(str(number)) for number in self.job.meets]
             text = render_own(self.job, self.tests[self._tests[0]], self.options, self.folder, meets)
         write_atomic(self.folder / "script", text, mode=0o700)
-        self.id = self.client.submit(self.folder / "script", comment=self.options.comment)
-        write_atomic(self.folder / "slurm_job_id", f"{self.id}\n")
+
+    def adopt(self, number: int) -> None:
+        """This Slurm job is ours."""
+        self.id = number
+        write_atomic(self.folder / "slurm_job_id", f"{number}\n")
         self._since = time.monotonic()
 
     def wait(self) -> None:
@@ -89,20 +103,26 @@ class JobRun:
 
     def told(self, job: Job) -> bool:
         """What Slurm says of the job; whether it is ending: up to KillWait, 30 s, and then it is over."""
+        said, self.state, self.reason = (self.state, self.reason), job.base, job.reason
         if job.hopeless and not self.ending:
-            self.client.cancel([job.id])
             if self.job.step is None:
+                self.client.cancel([job.id])
                 raise SlurmError(f"job {job.id} would never start: {job.reason}", hint="its state is as sinfo and "
                                  "squeue show it; nothing of it ran")
-            self._end(f"would never start: {job.reason}", 0.0)
+            self.give_up(f"would never start: {job.reason}")
         if job.base == "PENDING":
             self._since = time.monotonic()
-            if job.reason != self._reason and self.job.step is None:
-                self._reason = job.reason
+            if said != (self.state, self.reason) and self.job.step is None and job.reason != "None":
                 self.progress.line(f"job {self.id} waits: {job.reason or 'no reason told'}")
         if job.over:
             self._end(job.ending, LOST_GRACE_S)
         return job.base == "COMPLETING"
+
+    def give_up(self, ending: str, *, dropped: bool = False) -> None:
+        """Nothing more is expected of it; it is still to be cancelled."""
+        if self.id is not None and not self.finished and self._over is None:
+            self.dropped, self.doomed = dropped, True
+            self._end(ending, 0.0)
 
     def _end(self, ending: str, grace_s: float) -> None:
         if self._over is None:
@@ -190,7 +210,10 @@ class JobRun:
             return ""
         step, role, node = missing[0]
         name = f"{node}.log" if role == "each" else "driver.log"
-        what = f"no output of step {step} ({role}) on {node}"
+        if self.job.step is not None:
+            what = f"no output of the {self.tests[test].steps[step].name or 'job'}"
+        else:
+            what = f"no output of step {step} ({role}) on {node}"
         if name in self.damaged:
             return f"{what}: {name} is {self.damaged[name]}"
         if self._pending.get(name) == test:
@@ -198,8 +221,19 @@ class JobRun:
         return f"{what}{self._because() or self._step_words(test)}"
 
     def _because(self) -> str:
-        name = f"job {self.id}" if self.id is not None else "the job"
-        return f": {name} {self.ending}" if self.ending else ""
+        name = f"job {self.id}" if self.id is not None else "it"
+        return f": {name} {self.ending}{self._script_words()}" if self.ending else ""
+
+    def _script_words(self) -> str:
+        """What a batch script that failed had to say."""
+        if self.state != "FAILED":
+            return ""
+        try:
+            text = read_bounded(self.folder / "slurm.out", limit=65536).decode("utf-8", "replace")
+        except StoreError:
+            return "; it left no slurm.out: is the run folder shared with the node, for this user?"
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return f": {printable(lines[0], limit=200)}" if lines else ""
 
     def _step_words(self, test: str) -> str:
         """What srun said about steps that left nothing."""
@@ -215,11 +249,13 @@ class JobRun:
             self.client.cancel([self.id])
 
 
-def wait_all(runs: Sequence[JobRun], client: Client, progress: Progress) -> None:
+def wait_all(runs: Sequence[JobRun], client: Client, progress: Progress,
+             watch: Callable[[bool], None] = lambda asked: None) -> None:
     """Until all these jobs are done or over.
 
     The jobs' own marks decide. Slurm is asked seldom, once for all: it only tells why nothing comes any more. While the
-    controller does not answer, the files go on telling what happens.
+    controller does not answer, the files go on telling what happens. watch: called after each look, with whether Slurm
+    has just been asked.
     """
     look, poll = FIRST_LOOK_S, FIRST_POLL_S
     next_poll = time.monotonic() + poll
@@ -228,12 +264,14 @@ def wait_all(runs: Sequence[JobRun], client: Client, progress: Progress) -> None
         if sum(run.look() for run in left):         # each of them is to look
             look = FIRST_LOOK_S
         left = [run for run in left if not run.finished]
-        if not left:
-            return
-        if time.monotonic() >= next_poll:
+        asked = bool(left) and time.monotonic() >= next_poll
+        if asked:
             ending = _poll(left, client, progress)
             poll = FIRST_POLL_S if ending else min(poll * 2, SLOWEST_POLL_S)
             next_poll = time.monotonic() + poll
+        watch(asked)
+        if not left:
+            return
         for run in left:
             run.late()
         time.sleep(look)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from hpcadmin.errors import SlurmError
+from hpcadmin.errors import HpcadminError, SlurmError
 from hpcadmin.frames import Frame
+from hpcadmin.hosts import fold
+from hpcadmin.plan import MEET_S
 from hpcadmin.run_job import JobRun, wait_all
 from hpcadmin.run_progress import Progress
 from hpcadmin.rundata import Plan, PlannedJob
 from hpcadmin.slurm.client import Client
+from hpcadmin.text import plural, printable
+
+WAIT_S = 600.0          # that jobs wait for room while no other job of the check begins or ends
+NODE_S = 30.0           # that a job waits for a node which no job can use; shorter while slurmctld starts again
+CONTROLLER_S = 180.0    # that slurmctld may be away while jobs are submitted
+TAKE_EVERY_S = 2.0      # while jobs are submitted
+SAY_EVERY_S = 30.0
+_USUAL = ("", "None", "Resources", "Priority")      # why jobs wait when there is only no room
 
 
 def own_jobs(plan: Plan) -> Iterator[list[PlannedJob]]:
@@ -24,41 +37,212 @@ def own_jobs(plan: Plan) -> Iterator[list[PlannedJob]]:
 
 
 class OwnJobs:
-    """The runs of these jobs. take: called with the id of each test once all its jobs are over."""
+    """The runs of these jobs. take: called with the id of each test as soon as all its jobs are over."""
 
-    def __init__(self, runs: Sequence[JobRun], client: Client, progress: Progress, take: Callable[[str], None]) -> None:
+    def __init__(self, runs: Sequence[JobRun], client: Client, progress: Progress, take: Callable[[str], None], *,
+                 wait_s: float = WAIT_S) -> None:
         self.runs, self.client, self.progress, self._take = runs, client, progress, take
+        self._wait_s = wait_s
         self._of: dict[str, list[JobRun]] = {}
         for run in runs:
             self._of.setdefault(run.job.stages[0].tests[0], []).append(run)
+        self._open = dict(self._of)                 # not taken yet
+        self._not_run: dict[str, str] = {}
+        self._begun = -1
+        self._since = 0.0                           # when a job began or ended last
+        self._said = ("", 0.0)
+        self._unusable: dict[str, float] = {}       # node -> since when no job can use it
 
     def go(self) -> None:
         """Submit and wait. What Slurm refuses is that test's result: the others go on."""
-        for runs in self._of.values():
-            self._submit(runs)
-        wait_all([run for run in self.runs if run.id is not None], self.client, self.progress)
-        for test in self._of:
-            self._take(test)
+        taken = time.monotonic()
+        try:
+            for runs in self._of.values():
+                self._submit(runs)
+                if time.monotonic() - taken > TAKE_EVERY_S:
+                    self._look()
+                    taken = time.monotonic()
+            self._since = time.monotonic()
+            wait_all([run for run in self.runs if run.id is not None], self.client, self.progress, self._watch)
+            self._sweep(last=True)
+        finally:
+            with contextlib.suppress(HpcadminError):    # however it ends: what is there is kept
+                self._take_whole()
+
+    # --- submission ---------------------------------------------------------------------------------------------
 
     def _submit(self, runs: Sequence[JobRun]) -> None:
         for run in runs:
             try:
-                run.submit()
+                self._hand_over(run)
             except SlurmError as exc:
                 run.ending = f"was refused: {exc}"
-                submitted = [other.id for other in runs if other.id is not None]
-                self.client.cancel(submitted)       # they would wait for one that never comes
+                for other in runs:                  # they would wait for one that never comes
+                    other.give_up("was cancelled: another job of this test was refused", dropped=True)
+                self._sweep()
                 return
+
+    def _hand_over(self, run: JobRun) -> None:
+        """A controller that is away for a while is waited for: only its own word is a refusal."""
+        end = time.monotonic() + CONTROLLER_S
+        while True:
+            try:
+                run.submit()
+                return
+            except SlurmError:
+                answers = self._answers(run)
+                if run.id is not None:
+                    return
+                if answers or time.monotonic() > end:
+                    if not answers:
+                        self.progress.failure("the Slurm controller does not answer")
+                    raise
+            self.progress.status("the Slurm controller does not answer; trying again", now=True)
+            time.sleep(2.0)
+
+    def _answers(self, run: JobRun) -> bool:
+        """Whether the controller answers; a job that it took although its answer was lost is ours."""
+        try:
+            known = self.client.find(run.options.comment)
+        except SlurmError:
+            return False
+        mine = [job.id for job in known if job.comment == run.options.comment and not job.over]
+        if mine:
+            run.adopt(max(mine))
+        return True
+
+    # --- while they wait and run --------------------------------------------------------------------------------
+
+    def _watch(self, asked: bool) -> None:
+        self._take_whole()
+        for test, runs in self._open.items():
+            self._pointless(test, runs)
+        if asked:
+            self._room()
+        self._sweep()
+
+    def _look(self) -> None:
+        for runs in self._open.values():
+            for run in runs:
+                if run.id is not None and not run.finished:
+                    run.look()
+        self._take_whole()
+
+    def _take_whole(self) -> None:
+        for test, runs in list(self._open.items()):
+            refused = any(run.id is None and run.ending for run in runs)
+            if all(run.finished or (refused and run.id is None) for run in runs):
+                del self._open[test]
+                self._take(test)
+
+    def _pointless(self, test: str, runs: Sequence[JobRun]) -> None:
+        """Cancel what can give no result any more: jobs that wait for one that is over, or that nobody waits for."""
+        if not any(run.waits for run in runs):
+            return
+        if any(run.finished and not run.collector.complete(test) for run in runs):
+            self._drop(runs, "was cancelled: another job of this test came to nothing")
+        elif any("alone" in frame.flags for run in runs for frame in run.collector.frames(test)):
+            late = next(run for run in runs if run.waits)
+            self._not_run[test] = (
+                f"its {len(runs)} jobs could not run at one time: the {self._name(late)} waited"
+                f"{self._why(late)}; other jobs hold what it asks for, or no two jobs may be on one node here")
+            self._drop(runs, "was cancelled: the other job of this test could not wait longer")
+
+    def _room(self) -> None:
+        """Do not wait for ever: not for a node that is away, nor for room where nothing moves."""
+        now = time.monotonic()
+        waiting = [(test, run) for test, runs in self._open.items() for run in runs if run.waits]
+        begun = sum(not run.waits for run in self.runs)
+        if begun != self._begun:
+            self._begun, self._since = begun, now
+        self._say([run for _, run in waiting])
+        away = self._away([run for _, run in waiting], now)
+        for test, run in waiting:
+            node = next((n for n in run.job.nodes if n in away), "")
+            if node:
+                self._leave(test, f"{node} is {away[node]}")
+            elif now - self._since > self._wait_s:
+                self._leave(test, f"no room for {round(self._wait_s / 60)} min: the {self._name(run)} "
+                            f"waited{self._why(run)}; again when fewer jobs are on its nodes")
+
+    def _away(self, waiting: Sequence[JobRun], now: float) -> dict[str, str]:
+        """Of the nodes that jobs wait for, those that no job can use, with the reason."""
+        asked = {n for run in waiting if run.reason not in _USUAL for n in run.job.nodes}
+        states = {}
+        if asked:
+            with contextlib.suppress(SlurmError):
+                states = {n.name: f"{n.state.unusable}: {n.reason}" if n.reason else n.state.unusable
+                          for n in self.client.nodes() if n.name in asked and n.state.unusable}
+        self._unusable = {n: self._unusable.get(n, now) for n in states}
+        return {n: states[n] for n, since in self._unusable.items() if now - since >= NODE_S}
+
+    def _leave(self, test: str, why: str) -> None:
+        self._not_run.setdefault(test, why)
+        self._drop(self._of[test], "was cancelled: it waited for too long")
+
+    def _drop(self, runs: Sequence[JobRun], ending: str) -> None:
+        for run in runs:
+            run.give_up(ending, dropped=True)
+
+    def _sweep(self, *, last: bool = False) -> None:
+        """Cancel what was given up. While the controller does not answer that is tried again and again."""
+        doomed = [run for run in self.runs if run.doomed and run.id is not None]
+        if not doomed:
+            return
+        try:
+            self.client.cancel([run.id for run in doomed if run.id is not None])
+        except SlurmError as exc:
+            if last:
+                numbers = " ".join(str(run.id) for run in doomed)
+                self.progress.failure(f"jobs could not be cancelled: {exc}; scancel {numbers}")
+            return
+        for run in doomed:
+            run.doomed = False
+
+    # --- words --------------------------------------------------------------------------------------------------
+
+    def _say(self, waiting: Sequence[JobRun]) -> None:
+        reasons = Counter(run.reason if run.reason not in ("", "None") else "no reason told" for run in waiting)
+        text = ", ".join(f"{printable(reason, limit=80)} ({count})" for reason, count in reasons.most_common(3))
+        said, when = self._said
+        if text and text != said and (not said or time.monotonic() - when > SAY_EVERY_S):
+            self.progress.line(f"{plural(len(waiting), 'job')} of {len(self.runs)} waiting: {text}")
+            self._said = (text, time.monotonic())
+
+    @staticmethod
+    def _name(run: JobRun) -> str:
+        step = run.tests[run.job.stages[0].tests[0]].steps[run.job.step or 0]
+        where = f" on {fold(run.job.nodes)}" if run.job.nodes else ""
+        return f"{step.name or 'job'}{where}"
+
+    @staticmethod
+    def _why(run: JobRun) -> str:
+        return f" ({printable(run.reason, limit=120)})" if run.reason not in ("", "None") else ""
+
+    # --- results ------------------------------------------------------------------------------------------------
 
     @property
     def ids(self) -> list[int]:
         return [run.id for run in self.runs if run.id is not None]
 
+    @property
+    def left(self) -> list[int]:
+        """Jobs that could not be cancelled."""
+        return [run.id for run in self.runs if run.doomed and run.id is not None]
+
     def frames(self, test: str) -> tuple[Frame, ...]:
         """In the order of the test's steps."""
         return tuple(frame for run in self._of[test] for frame in run.collector.frames(test))
 
+    def not_run(self, test: str) -> str:
+        """Why the test was not made although Slurm took its jobs, "" when it was."""
+        alone = any("alone" in frame.flags for frame in self.frames(test))
+        if alone or self.why_missing(test):
+            return self._not_run.get(test) or (f"its jobs did not begin within {MEET_S} s of each other, or did not "
+                                               "see each other's marks in the run folder" if alone else "")
+        return ""
+
     def why_missing(self, test: str) -> str:
         """A refused job explains those that were cancelled for it."""
-        runs = sorted(self._of[test], key=lambda run: run.id is not None)
+        runs = sorted(self._of[test], key=lambda run: (run.dropped, run.id is not None))
         return next((why for run in runs for why in [run.why_missing(test)] if why), "")

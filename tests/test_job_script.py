@@ -13,7 +13,7 @@ import pytest
 from hpcadmin.check import Check, Context, JobRequest, NodeView, Ready, Role, Scope, Step
 from hpcadmin.errors import UsageError
 from hpcadmin.frames import Frame, encode, scan
-from hpcadmin.plan import make_plan
+from hpcadmin.plan import MEET_S, make_plan
 from hpcadmin.plan_facts import Facts
 from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.rundata import Plan
@@ -293,7 +293,7 @@ def start_own(plan: Plan, place: int, tmp_path: Path, *, meet_s: int = 60) -> "s
     folder.mkdir(exist_ok=True)
     meets = [tmp_path / str(number) for number in job.meets]
     text = render_own(job, plan.tests[0], JobOptions("c"), folder, meets)
-    (folder / "script").write_text(text.replace("\nmeet 60 ", f"\nmeet {meet_s} "))
+    (folder / "script").write_text(text.replace(f"\nmeet {MEET_S} ", f"\nmeet {meet_s} "))
     return subprocess.Popen(["sh", str(folder / "script")], env={
         **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"})
 

@@ -51,6 +51,7 @@ class Partition:
     state: str = ""
     default: bool = False
     max_time_min: int | None = None      # None: no limit, or not told
+    whole_nodes: bool = False            # every job gets whole nodes (OverSubscribe=EXCLUSIVE)
 
 
 class Client(Protocol):

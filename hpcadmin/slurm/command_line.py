@@ -232,7 +232,10 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
         if "PartitionName" in fields:
             found.append(Partition(
                 name=fields["PartitionName"].rstrip("*"), state=fields.get("State", ""),
-                default=fields.get("Default", "") == "YES", max_time_min=minutes(fields.get("MaxTime", ""))))
+                default=fields.get("Default", "") == "YES", max_time_min=minutes(fields.get("MaxTime", "")),
+                # OverSubscribe to 25.11, Exclusive from 26.05 (both tried)
+                whole_nodes="EXCLUSIVE" in fields.get("OverSubscribe", "").upper()
+                or "NODE" in fields.get("Exclusive", "").upper().split(",")))
     return tuple(found)
 
 

@@ -43,6 +43,7 @@ class JobOptions:
     qos: str = ""
     reservation: str = ""
     gpus_per_node: int = 0
+    exclude: tuple[str, ...] = ()   # nodes that a job, whose nodes Slurm chooses, is not to get
     mpi: str = "pmix"
     overlap: bool = True            # srun --overlap: 20.11 and later
 
@@ -79,7 +80,8 @@ def _own_directives(job: PlannedJob, step: Step, options: JobOptions, folder: Pa
     wanted = step.job or JobRequest()
     asked = {
         **_common(options, folder), "nodes": str(len(step.nodes) or wanted.anywhere),
-        "nodelist": fold(step.nodes) if step.nodes else "", "ntasks-per-node": "1", "cpus-per-task": str(wanted.cpus),
+        "nodelist": fold(step.nodes) if step.nodes else "", "exclude": fold(options.exclude) if options.exclude else "",
+        "ntasks-per-node": "1", "cpus-per-task": str(wanted.cpus),
         "time": str(job.time_limit_min), "gres": f"gpu:{wanted.gpus}" if wanted.gpus else "",
         # Else Slurm may take cores far from the GPU when those near it are taken.
         "gres-flags": "enforce-binding" if wanted.gpus else "", "mem": f"{wanted.memory_mib}M",
