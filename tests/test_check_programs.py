@@ -16,7 +16,8 @@ from hpcadmin.registry import load_checks
 SOURCES = Path(__file__).resolve().parent.parent / "checks" / "src"
 PROGRAMS = sorted(path.stem for path in SOURCES.glob("*.c"))
 
-pytestmark = pytest.mark.skipif(not (shutil.which("mpicc") and shutil.which("mpirun")), reason="no mpicc or mpirun")
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(not (shutil.which("mpicc") and shutil.which("mpirun")),
+                                                   reason="no mpicc or mpirun")]
 
 
 @pytest.fixture(scope="module")

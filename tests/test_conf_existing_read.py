@@ -275,6 +275,7 @@ def test_other_files() -> None:
     assert not fatal(conf)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("texts", "words"), [
     ({"slurm.conf": "x" * (33 * 1024 * 1024)}, "characters"),
     ({"slurm.conf": "Prolog=" + "x" * (2 * 1024 * 1024)}, "a line of"),

@@ -14,8 +14,8 @@ from hpcadmin.lab import hardware
 from hpcadmin.lab.hardware_pci import pci_nodes, relation
 from hpcadmin.lab.hardware_profile import id_list, id_mask
 
-pytestmark = pytest.mark.skipif(not shutil.which("cc") or not shutil.which("mpicc"),
-                                reason="the stand-ins need cc and mpicc (apt install gcc libopenmpi-dev)")
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(not shutil.which("cc") or not shutil.which("mpicc"), reason=
+                                                   "the stand-ins need cc and mpicc (apt install gcc libopenmpi-dev)")]
 NAMES = ["2xT4", "4xA100-pcie", "7xH100", "8xH100", "8xH100-narrow"]
 
 

@@ -30,6 +30,8 @@ from hpcadmin.remote import redfish
 from hpcadmin.remote.redfish import Credentials, Redfish, credentials, read
 from hpcadmin.site import BmcSite
 
+pytestmark = pytest.mark.deep
+
 LOGIN = Credentials("monitor", "se cret")
 
 

@@ -28,7 +28,7 @@ def why_not() -> str:
     return ""
 
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
 
 # Keys by name, each with what the server does for whoever shows it.
 ACCOUNTS = {

@@ -24,6 +24,8 @@ from hpcadmin.why import _locate as locate
 from hpcadmin.why._path import leaves, resolve
 from hpcadmin.why._rules import COMMANDS, RULES, rule_for
 
+pytestmark = pytest.mark.deep
+
 PROFILE = "8xH100"
 # What no line of a capture shows: given from outside, or the judgement of the reader.
 NO_LINE = ("name", "unknown", "problems", "sources")
