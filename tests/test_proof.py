@@ -201,3 +201,26 @@ def test_an_empty_reason_is_explained_by_the_log() -> None:
     found = list(judge.node(kind, answer, read))
     assert [(f.severity, str(f.place)) for f in found] == [(Severity.INVALID, "gres.conf:1")]
     assert "empty Reason" in found[0].what and "not the CPUs of the OS" in found[0].means
+
+
+@pytest.mark.parametrize(("lines", "shown", "wrong"), [
+    # GPU 0 is near all cores, GPU 1 near socket 1.
+    ("Cores=0-111 Cores=56-111", "gpu:2(S:0-1)", False),
+    (" Cores=56-111", "gpu:2(S:1)", False),
+    (" Cores=56-111", "gpu:2(S:0)", True),
+    ("Cores=0-111 Cores=56-111", "gpu:2(S:1)", True),
+    ("Cores=0-111 Cores=56-111", "gpu:2", True),
+    (" ", "gpu:2", False),
+])
+def test_gpus_near_all_cores_beside_others(lines: str, shown: str, wrong: bool) -> None:
+    first, second = lines.split(" ")
+    gpus = m.gpus("NVIDIA H100 80GB HBM3", m.H100_CPU, [0, 1])
+    every = tuple(sorted(cpu for core in m.H100_CPU.cores for cpu in core.cpus))
+    node = replace(m.H100, name="n1", gpus=(replace(gpus[0], numa=None, local_cpus=every), gpus[1]))
+    read = configure({
+        "slurm.conf": "NodeName=n1 CPUs=224 Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=1000 Gres=gpu:2\n",
+        "gres.conf": f"Name=gpu File=/dev/nvidia0 {first}\nName=gpu File=/dev/nvidia1 {second}\n"})
+    kind = kinds(read, Inventory((node,)))[0][0]
+    answer = NodeAnswer(kind.name, {"State": "IDLE", "Gres": shown})
+    found = [f for f in judge.node(kind, answer, read) if f.rule == "proof.agrees" and "Gres=" in f.what]
+    assert [f.severity for f in found if f.severity is not Severity.NOTE] == [Severity.WRONG] * wrong

@@ -119,14 +119,17 @@ def _affinity(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[F
         return
     shown = answer.node.get("Gres", "")
     made = layout(kind.node.cpu, sockets_of(conf, kind.line))
-    near = [near_cores(kind.node.cpu, gpu).cores for gpu in kind.node.gpus]
+    bound = [line for line in kind.group.of() if line.get("cores") or line.get("cpus")]
+    # A line without Cores= adds nothing to (S:…): its GPUs are left out where others have them.
+    named = {path for line in bound for path in line.files}
+    near = [near_cores(kind.node.cpu, gpu).cores for gpu in kind.node.gpus
+            if not named or not gpu.device_file or gpu.device_file in named]
     if not isinstance(made, Layout) or not made.spans or any(cores is None for cores in near):
         return
-    expected = {place for cores in near if cores is not None and len(cores) < made.cores
+    expected = {place for cores in near if cores is not None
                 for place, span in enumerate(made.spans) if span & cores}
     has = _sockets(shown)
-    bound = [line for line in kind.group.of() if line.get("cores") or line.get("cpus")]
-    if not expected or has == expected:
+    if has == expected or all(cores is not None and len(cores) == made.cores for cores in near):
         return
     close = f"the node's GPUs are near sockets {fold_ids(expected)}"
     if not has and bound:
