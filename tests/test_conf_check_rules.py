@@ -179,6 +179,8 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("settings.select_parameters", "FATAL", "unknown", GPUS, LINES, {"head": HEAD.replace("CR_Core_", "CR_Cores_")}),
     ("settings.select_parameters", "FATAL", "one of CR_", GPUS, LINES, {"head": HEAD.replace(
         "CR_Core_Memory", "CR_Core,CR_Memory")}),
+    ("settings.select_parameters", "FATAL", "with select/linear", BOX, "", {
+        "head": HEAD.replace("cons_tres", "linear")}),
     ("settings.select_parameters", "FATAL", "has no CR_CPU", GPUS, LINES, {"head": HEAD.replace("CR_Core_", "CR_")}),
     ("settings.memory", "WRONG", "limits nothing", GPUS, LINES, {"head": HEAD.replace("_Memory", "")}),
     ("settings.memory", "NOTE", "all of its node", GPUS, LINES, {"head": HEAD.replace("DefMemPerCPU=10\n", "")}),

@@ -267,3 +267,23 @@ def test_the_reason_is_read_behind_a_long_list_of_nodes(comments: bool) -> None:
     told_of = [line for line in text.splitlines() if "n[0,7,14," in line and "GPU 0 in PCI bus order" in line]
     assert len(told_of) == 1
     assert "NVIDIA H100 80GB HBM3 at 0000:1b:00.0 on n0 [inventory: n0 and 1499 alike]" in told_of[0]
+
+
+@pytest.mark.parametrize(("plugin", "words", "why"), [
+    ("linear", "CR_Core_Memory", "hands out no cores"), ("linear", "CR_CPU", "hands out no cores"),
+    ("cons_tres", "CR_Memory", "needs CR_CPU"), ("cons_tres", "CR_LLN", "needs CR_CPU"),
+    ("cons_tres", "CR_Core,CR_Memory", "one of"), ("cons_tres", "CR_CPU,CR_Core", "one of"),
+    ("linear", "CR_Memory,CR_LLN", ""), ("cons_tres", "CR_Core_Memory,CR_Pack_Nodes", ""), ("linear", "", ""),
+    ("cons_tres", "CR_Socket,CR_CORE_DEFAULT_DIST_BLOCK", "")])
+def test_what_is_handed_out_suits_the_plug_in(tmp_path: Path, plugin: str, words: str, why: str) -> None:
+    """As slurmctld 22.05 and 26.05 answered (test_conf_words_slurm)."""
+    more = f'SelectTypeParameters = "{words}"\n' if words else ""
+    own = site(tmp_path, f'[slurm.options]\nSelectType = "select/{plugin}"\n{more}')
+    nodes = Inventory((named("n1", m.BIG_CPU),))
+    result = render(nodes, own, RenderOptions("24.11"))
+    if why:
+        assert why in told(result, own)[0]
+        assert len(told(result, own)) == 1
+    else:
+        assert f"\nSelectTypeParameters={words or 'CR_Memory'}" in result.files["slurm.conf"]
+        assert faults(result, nodes) == []

@@ -39,6 +39,7 @@ def slurm_sections(site: Site, cluster: Cluster, options: Options) -> tuple[tupl
     from hpcadmin.conf.accounting import accounting_lines, priority_lines  # noqa: PLC0415  (they read settings as well)
     from hpcadmin.conf.hooks import hook_lines, private_tmp_lines  # noqa: PLC0415
     identity, problems = _identity(site)
+    problems += _select_problems(options)
     health, hooks, more = hook_lines(site, options, cluster.version)
     problems += more
     private, more = private_tmp_lines(site, options, cluster.version)
@@ -115,11 +116,11 @@ def _scheduling(options: Options, cluster: Cluster) -> tuple[Line, ...]:
     lines = [
         options.take("SelectType", "select/cons_tres", "the only plug-in that schedules GPUs; before 23.11 "
                      "whole nodes are handed out otherwise"),
-        options.take("SelectTypeParameters", "CR_Core_Memory", "cores and memory are handed out, to one job each"),
+        options.take("SelectTypeParameters", *select_parameters(options)),
     ]
     if cluster.gres:
         lines.append(_gres_types(options, cluster.gres))
-    by_memory = "memory" in options.value("SelectTypeParameters", "CR_Core_Memory").casefold()
+    by_memory = "memory" in options.value("SelectTypeParameters", select_parameters(options)[0]).casefold()
     if by_memory and cluster.mib_per_cpu and not (options.find("DefMemPerNode") or options.find("DefMemPerGPU")):
         lines.append(options.take("DefMemPerCPU", str(cluster.mib_per_cpu),
                                   "a job that names no memory gets its CPUs' share (the smallest of all nodes); "
@@ -128,6 +129,31 @@ def _scheduling(options: Options, cluster: Cluster) -> tuple[Line, ...]:
     lines.append(options.take("EnforcePartLimits", "ALL", "a job that no partition it names can ever run is refused "
                               "at once; else it waits for ever"))
     return (*lines, *cluster.topology)
+
+
+def select_parameters(options: Options) -> tuple[str, str]:
+    """(value, reason) that suit the plug-in: with select/linear slurmctld ends where cores are to be
+    handed out (tried on 22.05, 24.11 and 26.05)."""
+    if options.value("SelectType", "select/cons_tres").casefold() == "select/linear":
+        return "CR_Memory", "memory is handed out to one job each, beside whole nodes"
+    return "CR_Core_Memory", "cores and memory are handed out, to one job each"
+
+
+def _select_problems(options: Options) -> list[Problem]:
+    """Words that slurmctld does not start with."""
+    text = options.value("SelectTypeParameters")
+    if not text:
+        return []
+    unit = [word for word in text.casefold().split(",") if word.startswith(("cr_cpu", "cr_core", "cr_socket"))
+            and word != "cr_core_default_dist_block"]
+    named = [*unit, *(word for word in text.casefold().split(",") if word == "cr_memory")]
+    linear = options.value("SelectType", "select/cons_tres").casefold() == "select/linear"
+    why = ("one of CR_CPU, CR_Core, CR_Socket, CR_Memory and their like" if len(named) > 1 else
+           "select/linear hands out no cores" if linear and unit else
+           "select/cons_tres needs CR_CPU, CR_Core or CR_Socket" if not linear and not unit else "")
+    return [Problem(Kind.SITE, f"SelectTypeParameters={text[:80]}: {why}; slurmctld would not start",
+                    key=options.own["selecttypeparameters"].path,
+                    hint=f"{select_parameters(options)[0]}, or leave it out")] if why else []
 
 
 def _gres_types(options: Options, gres: Sequence[str]) -> Line:

@@ -210,3 +210,17 @@ def test_what_a_reconfiguration_changes(suite: str, key: str, old: str, new: str
         assert shown == ""                       # nobody answers any more
     else:
         assert changed is (found.version >= (23, 11)), answer.lines
+
+
+@pytest.mark.parametrize(("plugin", "handed_out", "starts"), [
+    ("cons_tres", "CR_Core_Memory,CR_Pack_Nodes", True), ("cons_tres", "CR_Socket", True),
+    ("cons_tres", "CR_Memory", False), ("cons_tres", "CR_LLN", False), ("cons_tres", "CR_Core,CR_Memory", False),
+    ("linear", "CR_Memory,CR_LLN", True), ("linear", "CR_Core_Memory", False), ("linear", "CR_CPU", False)])
+def test_what_is_handed_out_suits_the_plug_in(suite: str, plugin: str, handed_out: str, starts: bool) -> None:
+    """What conf render refuses, and why it writes CR_Memory with select/linear."""
+    base = without(BASE, "GresTypes")
+    text = conf(f"SelectType=select/{plugin}\nSelectTypeParameters={handed_out}\n", base=base,
+                node=f"NodeName={HOST} CPUs=1 RealMemory=100\n")
+    answer = read(at_hand(suite), {"slurm.conf": text, "gres.conf": ""}, SLURMCTLD, RUNNING)
+    assert answer.started is starts, answer.text
+    assert bool(answer.fatal) is not starts

@@ -85,6 +85,12 @@ def select_parameters(situation: Situation) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, f"SelectTypeParameters={value.text[:100]} has no CR_CPU, CR_Core or CR_Socket",
                       "select/cons_tres needs one: slurmctld does not start", right, value.place, (),
                       situation.among(lambda v: select(situation, v) != "linear") or ())
+    elif situation.whole and any(unit.startswith(_UNITS) for unit in units):
+        versions = situation.among(lambda v: select(situation, v) == "linear")
+        if versions is not None:
+            yield Finding(Severity.FATAL, f"SelectTypeParameters={value.text[:100]} with select/linear",
+                          "it hands out whole nodes, not cores: slurmctld does not start",
+                          ("SelectTypeParameters=CR_Memory",), value.place, (), versions)
     if "cr_one_task_per_core" in mine and any(unit.startswith("cr_cpu") for unit in units):
         yield Finding(Severity.FATAL, "CR_ONE_TASK_PER_CORE beside CR_CPU", "no daemon starts",
                       ("SelectTypeParameters=CR_Core_Memory,CR_ONE_TASK_PER_CORE",), value.place)
