@@ -1,10 +1,12 @@
 """A job that fits on one leaf switch is given nodes of one leaf switch.
 
-A job of two nodes (parameter `nodes`) is submitted without saying which. On each of them it tells its place in the
-network as Slurm sees it, and beside it how large the leaves are and which of their nodes are free.
+A job of two nodes (parameter `nodes`) is submitted without saying which of the nodes under test. On each of them it
+tells its place in the network as Slurm sees it, and beside it which leaves there are and which of their nodes are free.
 
-Measured: `leaves`, how many leaf switches or blocks the job's nodes are on (expected: 1). Where no leaf had enough free
-nodes, nothing is proven, and that is an error.
+Measured: `leaves`, how many leaf switches or blocks the job's nodes are on (expected: 1). Where it is more, look at
+TopologyPlugin in slurm.conf, at topology.conf or topology.yaml, and at what else ran at that moment. Where no leaf had
+enough free nodes, or only one leaf had any, nothing is proven, and that is an error. What is tested is Slurm's own
+picture of the network; `hpcadmin conf check` compares that with the cables.
 """
 
 from __future__ import annotations
@@ -48,10 +50,12 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     if len(places) != count or sum(line.startswith("place: ") for line in lines) != count:
         raise ParseError(f"{len(places)} nodes told their place, the job has {count}")
     leaves = {node: _leaf(match["address"], match["pattern"]) for node, match in places.items()}
-    if len(set(leaves.values())) > 1:
-        _room(lines, leaves, count)
+    _choice(lines, leaves, count, {node.name for node in context.nodes})
     where = ", ".join(f"{node} on {leaf}" for node, leaf in sorted(leaves.items()))
-    return [Measurement("leaves", len(set(leaves.values())), subject=Subject(tuple(sorted(leaves)), where), expected=1)]
+    several = len(set(leaves.values())) > 1
+    return [Measurement("leaves", len(set(leaves.values())), subject=Subject(tuple(sorted(leaves))), expected=1,
+                        warnings=(f"{where}; look at slurm.conf TopologyPlugin= and at topology.conf",) if several
+                        else ())]
 
 
 def _leaf(address: str, pattern: str) -> str:
@@ -63,16 +67,23 @@ def _leaf(address: str, pattern: str) -> str:
     return words[len(kinds) - 2]
 
 
-def _room(lines: Sequence[str], leaves: dict[str, str], count: int) -> None:
-    """Whether some leaf had room for the job. Raises ParseError where that is not certain: then nothing is proven."""
+def _choice(lines: Sequence[str], leaves: dict[str, str], count: int, usable: set[str]) -> None:
+    """Whether Slurm had the choice. Raises ParseError where that is not certain: then nothing is proven.
+
+    usable: the nodes that the job could be given at all; empty: not known, so all.
+    """
     idle = {m["node"] for m in map(_STATE.match, lines) if m and m["state"] == "idle" and not m["flag"]}
     members = dict(_members(lines))
     if not members:
         raise ParseError("scontrol show topology tells no leaf with its nodes")
-    best = max(len(nodes & (idle | leaves.keys())) for nodes in members.values())
-    if best < count:
-        raise ParseError(f"no leaf had {count} free nodes, so that one job had to be on several",
-                         hint="again when the cluster is not busy")
+    free = {leaf: nodes & (idle | leaves.keys()) & (usable or nodes) for leaf, nodes in members.items()}
+    if len(set(leaves.values())) > 1:
+        if max(map(len, free.values())) < count:
+            raise ParseError(f"no leaf had {count} free nodes, so that one job had to be on several",
+                             hint="again with more nodes, or when the cluster is not busy")
+    elif sum(map(bool, free.values())) < 2:
+        raise ParseError(f"all nodes that were free are on {leaves[min(leaves)]}: Slurm had no other leaf to choose",
+                         hint="again with more nodes, or when the cluster is not busy")
 
 
 def _members(lines: Sequence[str]) -> list[tuple[str, frozenset[str]]]:

@@ -148,6 +148,7 @@ class NodeView:
     gpu_uuids: tuple[str, ...] = ()     # by GPU index
     gpu_pci: tuple[str, ...] = ()       # PCI addresses by GPU index
     gpu_files: tuple[str, ...] = ()     # device files in PCI bus order, the order of gres.conf; (): not all are known
+    gpu_files_why: str = ""             # why there are none, when there are GPUs
     gpu_cpus: tuple[tuple[int, ...], ...] = ()   # OS CPUs near each of them, in the same order; (): not all are known
     rdma_devices: tuple[str, ...] = ()
     simulated: str = ""                 # name of the hardware profile; "" on a real node

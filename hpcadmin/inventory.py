@@ -89,12 +89,15 @@ def node_view(node: Node) -> NodeView:
     models = sorted({gpu.model for gpu in node.gpus if gpu.model})
     ordered = bus_order(node.gpus)
     in_order = ordered if isinstance(ordered, tuple) and known and all(g.device_file for g in ordered) else ()
+    why = "" if in_order else ordered if isinstance(ordered, str) else "the device files of its GPUs are not known"
+    if any(gpu.mig == "Enabled" or gpu.mig_devices for gpu in node.gpus):
+        in_order, why = (), "its GPUs are cut into MIG devices, which are not tested"
     return NodeView(
         name=node.name, address=node.addresses[0] if node.addresses else "", hostname=node.hostname,
         cpus=node.cpu.cpus or sum(len(core.cpus) for core in node.cpu.cores) or None, memory_mib=node.memory_mib,
         gpus=len(node.gpus) if known else None, gpu_model=", ".join(models),
         gpu_uuids=tuple(gpu.uuid for gpu in node.gpus if gpu.uuid), gpu_pci=tuple(gpu.pci for gpu in node.gpus),
-        gpu_files=tuple(gpu.device_file for gpu in in_order),
+        gpu_files=tuple(gpu.device_file for gpu in in_order), gpu_files_why=why if node.gpus else "",
         gpu_cpus=tuple(gpu.local_cpus for gpu in in_order) if all(gpu.local_cpus for gpu in in_order) else (),
         rdma_devices=tuple(dict.fromkeys(nic.rdma for nic in node.nics if nic.rdma)), simulated=node.simulated,
     )

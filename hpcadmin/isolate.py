@@ -44,7 +44,11 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
     for graph, rest in zip(graphs, left, strict=True):
         graph.leftover(rest)
     for v in groups:
-        _group_verdict(v, case)
+        if scopes.get(v.check) is Scope.CLUSTER:        # about Slurm or the whole cluster: no node is to blame
+            where = f"{fold(v.subject.nodes)}: " if v.subject.nodes else ""
+            case.others.append(_finding(f"{where}{v.check}: {v.reason or v.status.value}", v.subject.nodes, [v]))
+        else:
+            _group_verdict(v, case)
     return case.findings()
 
 

@@ -21,7 +21,7 @@ WAIT_S = 600.0          # that jobs wait for room while no other job of the chec
 NODE_S = 30.0           # that a job waits for a node which no job can use; shorter while slurmctld starts again
 CONTROLLER_S = 180.0    # that slurmctld may be away while jobs are submitted
 TAKE_EVERY_S = 2.0      # while jobs are submitted
-SAY_EVERY_S = 30.0
+SAY_FIRST_S, SAY_EVERY_S = 5.0, 30.0
 _USUAL = ("", "None", "Resources", "Priority")      # why jobs wait when there is only no room
 
 
@@ -50,7 +50,7 @@ class OwnJobs:
         self._not_run: dict[str, str] = {}
         self._begun = -1
         self._since = 0.0                           # when a job began or ended last
-        self._said = ("", 0.0)
+        self._said = ("", time.monotonic())
         self._unusable: dict[str, float] = {}       # node -> since when no job can use it
 
     def go(self) -> None:
@@ -205,7 +205,7 @@ class OwnJobs:
         reasons = Counter(run.reason if run.reason not in ("", "None") else "no reason told" for run in waiting)
         text = ", ".join(f"{printable(reason, limit=80)} ({count})" for reason, count in reasons.most_common(3))
         said, when = self._said
-        if text and text != said and (not said or time.monotonic() - when > SAY_EVERY_S):
+        if text and text != said and time.monotonic() - when > (SAY_EVERY_S if said else SAY_FIRST_S):
             self.progress.line(f"{plural(len(waiting), 'job')} of {len(self.runs)} waiting: {text}")
             self._said = (text, time.monotonic())
 

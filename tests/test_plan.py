@@ -303,4 +303,4 @@ def test_a_job_beside_other_steps_or_without_a_request_is_that_checks_error() ->
 def test_no_topology_in_slurm_is_not_applicable() -> None:
     plan = plan_of(replace(check("l", Scope.CLUSTER), needs=("topology",)),
                    facts=facts_with(topology=dict.fromkeys(NODES, False)))
-    assert plan.entries[0].status is Status.NOT_APPLICABLE and "no switches or blocks" in plan.entries[0].reason
+    assert plan.entries[0].status is Status.NOT_APPLICABLE and "no two leaf switches or blocks" in plan.entries[0].reason

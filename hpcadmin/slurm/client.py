@@ -67,7 +67,7 @@ class Client(Protocol):
         """All partitions, in one query."""
 
     def topology(self) -> bool:
-        """Whether slurmctld knows switches or blocks."""
+        """Whether slurmctld knows several leaf switches or blocks, so that jobs can be on one or on more."""
 
     def submit(self, script: Path, *, comment: str) -> int:
         """The id of the job that the script with its #SBATCH lines became. comment: the job's own one, by which it is

@@ -62,7 +62,8 @@ class CommandLine:
 
     def topology(self) -> bool:
         answer = self._run("scontrol", "show", "topology", allow=r"No topology information|no topology")
-        return any(name in answer.out for name in ("SwitchName=", "BlockName="))
+        leaves = re.findall(r"^(?:BlockName=|SwitchName=(?!.*\sSwitches=[^\s(]))", answer.out, re.MULTILINE)
+        return len(leaves) > 1
 
     def submit(self, script: Path, *, comment: str) -> int:
         try:
