@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpcadmin.conf.passwords import hidden
+from hpcadmin.conf.passwords import hidden_lines
 from hpcadmin.conf_write import Change, Plan
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.files import read_bounded
@@ -60,7 +60,8 @@ def difference(planned: Plan) -> Iterator[str]:
 
 
 def _lines(change: Change, before: str, after: str) -> Iterator[str]:
-    old, new = (hidden((side or b"").decode("utf-8", "replace")).splitlines() for side in (change.old, change.new))
+    texts = ((side or b"").decode("utf-8", "replace") for side in (change.old, change.new))
+    old, new = (hidden_lines(text).splitlines() for text in texts)
     if max(len(old), len(new)) > MAX_LINES:
         yield f"--- {before}"
         yield f"+++ {after}"

@@ -322,3 +322,22 @@ def test_ten_thousand_unknown_keys_take_no_time() -> None:
         keys.effects("slurm.conf", f"SlurmctldPrt{number}", "1", NEWEST)
         keys.effects("NodeName", "RealMemory", "1000", NEWEST)
     assert time.perf_counter() - start < 3.0
+
+
+@pytest.mark.parametrize(("form", "right", "wrong"), [
+    (Form.TIME, "0 90 90:30 1:30:00 1- 1-0 1-12:30 1-0:0:0 UNLIMITED infinite -1",
+     "1day 1d 30m : 1: 1-:5 -5 1-2-3 1:2:3:4 1.5"),
+    (Form.PORTS, "6817 1 6817-6820 +6817", "auto 0 6817- 6820-6817 6817-6817 6817,6818 -5 6817x"),
+])
+def test_times_and_ports(form: Form, right: str, wrong: str) -> None:
+    assert [text for text in right.split() if not form.takes(text)] == []
+    assert [text for text in wrong.split() if form.takes(text)] == []
+
+
+def test_times_of_partitions_and_priorities() -> None:
+    assert effect("PartitionName", "DefaultTime", NEWEST, "1day") is FATAL
+    assert effect("PartitionName", "MaxTime", OLDEST, "7-00:00:00") is None
+    assert effect("slurm.conf", "PriorityMaxAge", NEWEST, "14d") is FATAL
+    assert effect("slurm.conf", "PriorityType", NEWEST, "priority/multi") is FATAL
+    assert effect("slurm.conf", "PrivateData", OLDEST, "jobs,user") is None
+    assert effect("slurm.conf", "PrivateData", OLDEST, "job,uasge") is IGN

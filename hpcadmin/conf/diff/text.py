@@ -11,7 +11,7 @@ from hpcadmin.conf.diff.parts import Diff, Difference, Weight
 from hpcadmin.conf.existing.parts import Configuration
 from hpcadmin.conf.existing.write import write
 from hpcadmin.conf.keys import Apply, show
-from hpcadmin.conf.passwords import hidden
+from hpcadmin.conf.passwords import hidden, hidden_lines
 from hpcadmin.hosts import fold
 from hpcadmin.text import plural, printable
 
@@ -139,4 +139,4 @@ def unified(old: Configuration, files: Mapping[str, str]) -> str:
 
 
 def _lines_of(text: str) -> list[str]:
-    return [line.rstrip("\r") for line in hidden(text).split("\n")]
+    return [line.rstrip("\r") for line in hidden_lines(text).split("\n")]

@@ -40,6 +40,9 @@ class Apply(Enum):
 
 _LONGEST_NUMBER = 40
 _WHOLE = re.compile(r"[+]?(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)(k?)")
+# 90 and 90:00 are minutes, 1:30:00 and 1-0 have hours and days; no unit is written.
+_TIME = re.compile(r"[0-9]{1,9}(?::[0-9]{1,9}){0,2}|[0-9]{1,9}-(?:[0-9]{1,9}(?::[0-9]{1,9}){0,2})?")
+_PORTS = re.compile(r"[+]?([0-9]{1,9})(?:-[+]?([0-9]{1,9}))?")
 _FLOAT = re.compile(r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)(e[+-]?[0-9]+)?")
 
 
@@ -52,12 +55,19 @@ class Form(Enum):
     UINT32 = "a whole number up to 4294967295"
     UINT64 = "a whole number"
     FLOAT = "a number"
+    TIME = "minutes, hours:minutes:seconds, days-hours, days-hours:minutes:seconds, or UNLIMITED"
+    PORTS = "a port, or the first and the last port with - between them"
 
     def takes(self, text: str) -> bool:
         """Whether Slurm's parser takes `text`: as C's strtoul does, hexadecimal and octal too, K for 1024."""
         small = text.casefold()
         if self is Form.TEXT:
             return True
+        if self is Form.PORTS:
+            ports = _PORTS.fullmatch(text)
+            return ports is not None and int(ports[1]) > 0 and (not ports[2] or int(ports[2]) > int(ports[1]))
+        if self is Form.TIME:
+            return small in ("-1", "infinite", "unlimited") or _TIME.fullmatch(text) is not None
         if self is Form.BOOLEAN:
             return small in ("yes", "up", "true", "1", "no", "down", "false", "0")
         if small in ("unlimited", "infinite"):

@@ -6,9 +6,10 @@ from hpcadmin.conf.keytable.kinds import OLDEST, Effect, Form, Key, table
 
 KEYS = table(
     "PartitionName",
-    {Form.TEXT: """PartitionName AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind DefaultTime
-                   DenyAccounts DenyQos Exclusive+26.05 MaxTime Nodes OverSubscribe OverTimeLimit PreemptMode QOS
+    {Form.TEXT: """PartitionName AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind DenyAccounts
+                   DenyQos Exclusive+26.05 Nodes OverSubscribe OverTimeLimit PreemptMode QOS
                    SelectTypeParameters State SuspendTime Topology+25.05 TRESBillingWeights""",
+     Form.TIME: "DefaultTime MaxTime",
      Form.BOOLEAN: "Default DisableRootJobs Hidden LLN PowerDownOnIdle+23.02 ReqResv RootOnly",
      Form.UINT64: "DefCPUPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode MaxMemPerCPU MaxMemPerNode",
      Form.UINT32: "GraceTime MaxCPUsPerNode MaxCPUsPerSocket+23.02 MaxNodes MinNodes",

@@ -20,14 +20,14 @@ _TEXT = """
     JobAcctGatherParams JobAcctGatherType JobCompHost JobCompLoc JobCompParams JobCompPass JobCompPassScript+25.11
     JobCompType JobCompUser JobSubmitPlugins LaunchParameters LicenseParameters+26.05 Licenses LogTimeFormat MailDomain
     MailProg MCSParameters MCSPlugin MetricsAuthUsers+26.05 MetricsParameters+26.05 MetricsType+25.11 MpiDefault
-    MpiParams NamespaceType+25.11 NodeFeaturesPlugins PluginDir PlugStackConfig PreemptExemptTime PreemptMode
-    PreemptParameters+23.02 PreemptType PrEpParameters PrEpPlugins PriorityCalcPeriod PriorityDecayHalfLife
-    PriorityFlags PriorityMaxAge PriorityParameters PrioritySiteFactorParameters PrioritySiteFactorPlugin PriorityType
+    MpiParams NamespaceType+25.11 NodeFeaturesPlugins PluginDir PlugStackConfig PreemptMode
+    PreemptParameters+23.02 PreemptType PrEpParameters PrEpPlugins
+    PriorityFlags PriorityParameters PrioritySiteFactorParameters PrioritySiteFactorPlugin PriorityType
     PriorityUsageResetPeriod PriorityWeightTRES PrivateData ProctrackType PrologFlags PropagateResourceLimits
     PropagateResourceLimitsExcept RebootProgram ReconfigFlags RequeueExit RequeueExitHold ResumeFailProgram
     ResumeProgram ResvEpilog ResvProlog SchedulerParameters SchedulerType ScronParameters SelectType
     SelectTypeParameters SlurmctldAddr SlurmctldDebug SlurmctldHttpAuthParameters+26.05 SlurmctldLogFile
-    SlurmctldParameters SlurmctldPidFile SlurmctldPlugstack-23.02 SlurmctldPort SlurmctldPrimaryOffProg
+    SlurmctldParameters SlurmctldPidFile SlurmctldPlugstack-23.02 SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug SlurmdHttpAuthParameters+26.05 SlurmdLogFile
     SlurmdParameters SlurmdPidFile SlurmdSpoolDir SlurmdSyslogDebug SlurmdUser SlurmSchedLogFile SlurmUser SrunEpilog
     SrunPortRange SrunProlog StateSaveLocation SuspendExcNodes SuspendExcParts SuspendExcStates+23.02 SuspendProgram
@@ -47,6 +47,7 @@ _UINT32 = """
     MaxNodeCount MaxStepCount MinJobAge PriorityWeightAge PriorityWeightAssoc PriorityWeightFairshare
     PriorityWeightJobSize PriorityWeightPartition PriorityWeightQOS SlurmdPort
 """
+_TIME = "PreemptExemptTime PriorityCalcPeriod PriorityDecayHalfLife PriorityMaxAge"
 _UINT64 = "DefCPUPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode MaxMemPerCPU MaxMemPerNode"
 _BOOLEAN = "AllowSpecResourcesUsage DisableRootJobs PriorityFavorSmall TrackWCKey UsePAM"
 
@@ -143,4 +144,5 @@ _STORIES = (
 )
 
 KEYS = table(FILE, {Form.TEXT: _TEXT, Form.UINT16: _UINT16, Form.UINT32: _UINT32, Form.UINT64: _UINT64,
-                    Form.BOOLEAN: _BOOLEAN}, *_STORIES, before=_BEFORE_23_11, always=_ALWAYS)
+                    Form.BOOLEAN: _BOOLEAN, Form.TIME: _TIME, Form.PORTS: "SlurmctldPort"}, *_STORIES,
+             before=_BEFORE_23_11, always=_ALWAYS)

@@ -61,7 +61,7 @@ _PLUGINS = (
     _plugins("NodeFeaturesPlugins", "node_features", "helpers knl_cray-24.05 knl_generic-25.11", bare=True, own=True),
     _plugins("PreemptType", "preempt", "none partition_prio qos"),
     _plugins("PrEpPlugins", "prep", "script", bare=True, own=True),
-    _plugins("PriorityType", "priority", "basic multifactor", own=True),
+    _plugins("PriorityType", "priority", "basic multifactor"),
     _plugins("ProctrackType", "proctrack", "cgroup linuxproc pgid cray_aries-24.05",
              instead={"cray_aries": "cgroup"}),
     _plugins("SchedulerType", "sched", "backfill builtin"),
@@ -126,6 +126,8 @@ _CLOSED = (
 _OPEN = (
     _words("gres.conf", "Flags", """CountOnly all_sharing one_sharing nvidia_gpu_env amd_gpu_env intel_gpu_env
            opencl_env no_gpu_env explicit+23.02 env_uuid+26.05""", unknown=Effect.IGNORED, by_part=True),
+    _words(CONF, "PrivateData", "account cloud-23.02 event job node partition reservation usage user all none",
+           unknown=Effect.IGNORED, by_part=True),
     _words(CONF, "SlurmctldParameters", """
            allow_user_triggers cloud_dns conmgr_connect_timeout=+24.11 conmgr_max_connections=+24.11
            conmgr_read_timeout=+24.11 conmgr_threads=+24.11 conmgr_use_poll+24.11 conmgr_wait_write_delay=+24.11

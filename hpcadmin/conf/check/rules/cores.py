@@ -14,11 +14,11 @@ from hpcadmin.conf.check.rules._hosts import Hosts, mode_of
 from hpcadmin.conf.existing.parts import GresLine, Value
 from hpcadmin.conf.keys import NODE_PARAMETERS, Version
 from hpcadmin.conf.names import slurm_list
-from hpcadmin.conf.sockets import Layout, layout, near_cores
+from hpcadmin.conf.sockets import Layout, Mode, layout, near_cores
 from hpcadmin.errors import ParseError
 from hpcadmin.facts._slurm_gres import core_ids, threads
 from hpcadmin.facts._slurm_rules import partly
-from hpcadmin.model import Gpu
+from hpcadmin.model import Cpu, Gpu
 from hpcadmin.text import fold_ids
 
 WHOLE_SOCKETS: Version = (24, 11)
@@ -167,7 +167,7 @@ def some_without(situation: Situation) -> Iterator[Finding]:
         gpus = group.of()
         bare = [line for line in gpus if "cores" not in line.values]
         if bare and len(bare) < len(gpus):
-            yield Finding(Severity.NOTE, "some GPU lines of a node have Cores= and others do not",
+            yield Finding(Severity.WRONG, "some GPU lines of a node have Cores= and others do not",
                           "an error line of slurmctld, which by their order takes those without for near all sockets "
                           "or near none: write Cores= on all of them or on none", (), bare[0].place, group.hosts)
 
@@ -184,13 +184,24 @@ def locality(situation: Situation) -> Iterator[Finding]:
                     continue
                 seen.add((id(node.cpu), gpu))
                 near = near_cores(node.cpu, gpu).cores
-                if near is None or not ids or max(ids) >= len(node.cpu.cores) or near <= ids:
+                if near is None or not ids or max(ids) >= len(node.cpu.cores) or (
+                        near <= ids and (near == ids or _whole(node.cpu, ids))):
                     continue
                 os_ids = ids == frozenset(gpu.local_cpus) or ids == frozenset(gpu.local_cpus[:len(near)])
-                what = _OS if os_ids else "jobs are bound to cores far from their GPU"
+                what = _OS if os_ids else ("Slurm takes the GPU for near all sockets that these cores are in"
+                                           if near < ids else "jobs are bound to cores far from their GPU")
                 yield Finding(Severity.WRONG, f"Cores={value.text[:80]}, the cores near {gpu.device_file} are "
                               f"{fold_ids(near)}", what, (gres_line(line, {value.key: fold_ids(near)}, _hosts(line)),),
                               value.place, group.hosts)
+
+
+def _whole(cpu: Cpu, ids: frozenset[int]) -> bool:
+    """Whether these are whole packages, NUMA nodes or L3 caches: coarser than what is near, and right all the same."""
+    for mode in Mode:
+        made = layout(cpu, mode)
+        if isinstance(made, Layout) and made.spans and all(span <= ids or not span & ids for span in made.spans):
+            return True
+    return False
 
 
 # --- what several rules ask ----------------------------------------------------------------------------------------

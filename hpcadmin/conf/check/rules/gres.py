@@ -186,6 +186,17 @@ def files_twice(situation: Situation) -> Iterator[Finding]:
             first.update({(line.name, file): line for file in line.files if (line.name, file) not in first})
 
 
+def outside_dev(situation: Situation) -> Iterator[Finding]:
+    """A regular file is refused, and one that is not there is waited for."""
+    for line in situation.conf.gres:
+        key = "multiplefiles" if "multiplefiles" in line.values else "file"
+        odd = next((file for file in line.files if not file.startswith("/dev/")), "")
+        if odd and line.name.casefold() == GPU:
+            yield Finding(Severity.WRONG, f"{line.values[key].key}={odd[:80]} is no device file below /dev",
+                          "slurmd ends where it is none, after a wait of 20 s where it is not there", (),
+                          line.values[key].place, line.hosts)
+
+
 def no_files(situation: Situation) -> Iterator[Finding]:
     for group in situation.alike:
         if group.autodetect is not None:
@@ -297,4 +308,4 @@ def _vendor(situation: Situation, group: Alike, line: GresLine) -> str:
 
 
 RULES: tuple[Rule, ...] = (names, links, links_length, links_symmetric, count, multiple_files, some_do, files_twice,
-                           no_files, flags, variables, devices_missing)
+                           outside_dev, no_files, flags, variables, devices_missing)
