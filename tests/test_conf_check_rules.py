@@ -140,7 +140,7 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("cores.grammar", "WRONG", "backwards", GPUS, LINES.replace("0-15", "15-0"), {}),
     ("cores.beyond", "INVALID", "0-15 are meant", GPUS, LINES.replace("0-15", "0-15,32-47"), {}),
     ("cores.boundary", "INVALID", "Socket 0 is cores 0-15", GPUS, LINES.replace("0-15", "0-7"), {}),
-    ("cores.some_without", "NOTE", "others do not", GPUS, LINES.replace(" Cores=0-15", ""), {}),
+    ("cores.some_without", "WRONG", "others do not", GPUS, LINES.replace(" Cores=0-15", ""), {}),
     ("cgroup.task_plugin", "WRONG", "nothing constrains", GPUS, LINES,
      {"head": HEAD.replace("task/cgroup,", "")}),
     ("cgroup.devices", "WRONG", "not given", GPUS, LINES, {"cgroup": CGROUP.replace("ConstrainDevices=yes\n", "")}),
@@ -200,6 +200,15 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
         "head": HEAD + "SlurmdParameters=config_overrides\n"}),
     ("settings.virtual_sockets", "WRONG", "mutually exclusive", GPUS, LINES, {
         "head": HEAD + "SlurmdParameters=numa_node_as_socket,l3cache_as_socket\n"}),
+    ("combinations.together", "FATAL", "SUSPEND without GANG", GPUS, LINES, {
+        "head": HEAD + "PreemptType=preempt/qos\nPreemptMode=SUSPEND\n"}),
+    ("combinations.together", "FATAL", "without a PreemptType", GPUS, LINES, {"head": HEAD + "PreemptMode=REQUEUE\n"}),
+    ("combinations.together", "FATAL", "without a PreemptMode", GPUS, LINES, {"head": HEAD + "PreemptType=preempt/qos\n"}),
+    ("combinations.together", "FATAL", "without a PreemptMode", GPUS, LINES, {
+        "head": HEAD + "PreemptType=preempt/partition_prio\nPreemptMode=GANG\n"}),
+    ("settings.ports", "NOTE", "in use", GPUS, LINES, {"head": HEAD + "SlurmctldPort=6815-6819\n"}),
+    ("settings.ports", "NOTE", "in use", GPUS, LINES, {"head": HEAD + "SlurmdPort=6817\n"}),
+    ("gres.outside_dev", "WRONG", "below /dev", GPUS, LINES.replace("/dev/nvidia1", "/nvidia1"), {}),
     ("settings.mpi", "NOTE", "single ranks", GPUS, LINES, {"head": HEAD + "MpiDefault=none\n"}),
     ("files.faults", "FATAL", "Slurm cannot read", GPUS, LINES, {"head": HEAD + "this is no line\n"}),
 ]

@@ -287,3 +287,16 @@ def test_what_is_handed_out_suits_the_plug_in(tmp_path: Path, plugin: str, words
     else:
         assert f"\nSelectTypeParameters={words or 'CR_Memory'}" in result.files["slurm.conf"]
         assert faults(result, nodes) == []
+
+
+def test_settings_that_do_not_go_together(tmp_path: Path) -> None:
+    """Fatal ones are refused with their place, others are a note; conf check says the same."""
+    own = site(tmp_path, '[slurm.options]\nSlurmctldTimeout = 100\nPreemptType = "preempt/qos"\n')
+    lines = told(render(GPUS, own, RenderOptions("24.11")), own)
+    assert lines == [f"{tmp_path}/site.toml:6: PreemptType=preempt/qos without a PreemptMode: slurmctld would not "
+                     "start (PreemptMode=REQUEUE, CANCEL or SUSPEND,GANG)"]
+    own = site(tmp_path, '[hooks]\nhealth = "/bin/true"\nhealth_interval_s = 30\n')
+    result = render(GPUS, own, RenderOptions("26.05"))
+    assert any("HealthCheckInterval=30 is not above HealthCheckTimeout, 60" in note for note in result.notes)
+    assert any("combinations.together" in fault for fault in faults(result))
+    assert not any("above" in note for note in render(GPUS, own, RenderOptions("24.11")).notes)

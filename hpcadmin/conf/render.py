@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.accounting import gather, slurmdbd, slurmdbd_problems
 from hpcadmin.conf.cgroup import cgroup_sections, constrains_devices
+from hpcadmin.conf.combinations import clashes
 from hpcadmin.conf.grammar import check
 from hpcadmin.conf.greslines import gres_sections
 from hpcadmin.conf.hooks import hook_notes, private_tmp
@@ -18,7 +19,7 @@ from hpcadmin.conf.notes import remarks
 from hpcadmin.conf.options import Options, for_version, refused
 from hpcadmin.conf.output import explain, fill
 from hpcadmin.conf.partitions import Hardware, Partitions, Policy, partitions
-from hpcadmin.conf.parts import Document, Line, Problem, Rendering, Section
+from hpcadmin.conf.parts import Document, Kind, Line, Problem, Rendering, Section
 from hpcadmin.conf.settings import STATE_DIR, Cluster, accounting, slurm_sections
 from hpcadmin.conf.survey import Survey, left_out, survey
 from hpcadmin.conf.topology import topology_files
@@ -74,6 +75,10 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
         known = {p.key for p in problems} - {""}
         problems += [p for p in wrong if p.key not in known]     # one fault of the site is one line
         notes += told
+        if document.name == "slurm.conf":
+            wrong, told = _clashes(document.lines, found.version)
+            problems += wrong
+            notes += told
     notes = list(dict.fromkeys([*found.notes, *own.notes, *notes]))
     if problems:
         return Rendering({}, (), tuple(notes), tuple(dict.fromkeys(problems)))
@@ -87,6 +92,19 @@ def render(inventory: Inventory, site: Site, options: RenderOptions) -> Renderin
         explained += explain(document.name, text, document.lines)
     return Rendering(files, tuple(explained), tuple(notes), secret=tuple(d.name for d in documents if d.secret),
                      owner=own.slurm.value("SlurmUser", "slurm"), version=found.version)
+
+
+def _clashes(lines: Sequence[Line], version: Version | None) -> tuple[list[Problem], list[str]]:
+    """(problems, notes): settings that do not go together."""
+    settings = {e.key.casefold(): e for item in lines if len(item.entries) == 1 for e in item.entries}
+    problems, notes = [], []
+    for clash in clashes({key: e.value for key, e in settings.items()}, version):
+        if clash.fatal:
+            problems.append(Problem(Kind.SITE, f"{clash.what}: slurmctld would not start", hint=clash.right,
+                                    key=settings[clash.key].site_key))
+        else:
+            notes.append(f"{clash.what}: an error line in each log ({clash.right})")
+    return problems, notes
 
 
 def _documents(site: Site, found: Survey, own: Own,

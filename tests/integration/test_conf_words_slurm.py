@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from slurm_parser import BASE, HOST, PARTITION, RUNNING, SLURMCTLD, Answer, conf
 from slurm_roots import NAMES, slurm
 
 from hpcadmin.conf import keys
+from hpcadmin.conf.combinations import clashes
 from hpcadmin.conf.keys import Effect, Form
 from hpcadmin.conf.keytable.kinds import Life, Words
 from hpcadmin.conf.keytable.values import VALUES
@@ -224,3 +226,35 @@ def test_what_is_handed_out_suits_the_plug_in(suite: str, plugin: str, handed_ou
     answer = read(at_hand(suite), {"slurm.conf": text, "gres.conf": ""}, SLURMCTLD, RUNNING)
     assert answer.started is starts, answer.text
     assert bool(answer.fatal) is not starts
+
+
+# Of each a "fatal", an "error" line or neither; two settings of one case are on two lines.
+TOGETHER = {
+    "PreemptType=preempt/partition_prio": "fatal", "PreemptType=preempt/qos PreemptMode=OFF": "fatal",
+    "PreemptType=preempt/qos PreemptMode=GANG": "fatal", "PreemptMode=REQUEUE": "fatal", "PreemptMode=GANG": "",
+    "PreemptType=preempt/qos PreemptMode=SUSPEND": "fatal", "PreemptType=preempt/qos PreemptMode=SUSPEND,GANG": "",
+    "PreemptType=preempt/qos PreemptMode=CANCEL,WITHIN": "", "MaxJobCount=0": "fatal", "SlurmctldPort=0": "fatal",
+    "SlurmSchedLogLevel=2": "fatal", "TaskPluginParam=Cores,Threads": "fatal", "TaskPluginParam=Cores": "",
+    "PropagateResourceLimits=FOO": "fatal", "PropagateResourceLimitsExcept=FOO": "fatal",
+    "PropagateResourceLimits=MEMLOCK,RLIMIT_NPROC": "", "Licenses=a:3,b:x": "fatal", "Licenses=a,b=4,c@s:3": "",
+    "MCSParameters=ondemand": "fatal", "MCSPlugin=mcs/user MCSParameters=ondemand": "",
+    "FirstJobId=5 MaxJobId=3": "fatal", "MinJobAge=1": "error", "MinJobAge=2": "", "TreeWidth=0": "error",
+    "MaxArraySize=4000001": "", "MaxArraySize=4000002": "error", "MessageTimeout=100": "",
+    "MessageTimeout=101": "error",
+    "MaxMemPerCPU=10 MaxMemPerNode=10": "error", "DefMemPerCPU=10 DefMemPerNode=10": "error",
+}
+_FIRST_START = re.compile(r"state|latency|Jobs may be lost", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_settings_that_do_not_go_together(suite: str, case: str) -> None:
+    found = at_hand(suite)
+    more = "TaskPlugin=task/affinity\n" + case.replace(" ", "\n") + "\n"
+    text = conf(more, base=without(BASE, "GresTypes"), node=f"NodeName={HOST} CPUs=1 RealMemory=100\n",
+                partition=f"{PARTITION.rstrip()} Default=YES\n")
+    answer = read(found, {"slurm.conf": text, "gres.conf": ""}, SLURMCTLD, RUNNING)
+    errors = [line for line in answer.lines if "error:" in line and not _FIRST_START.search(line)]
+    assert ("fatal" if not answer.started else "error" if errors else "") == TOGETHER[case], answer.text
+    settings = dict(part.split("=", 1) for part in case.split(" "))
+    ours = list(clashes({key.casefold(): value for key, value in settings.items()}, found.version))
+    assert ("fatal" if any(c.fatal for c in ours) else "error" if ours else "") == TOGETHER[case]

@@ -113,10 +113,6 @@ def memory(situation: Situation) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "no DefMemPerCPU=, DefMemPerNode= or DefMemPerGPU=",
                       "a job that asks for no memory gets all of its node, and no other job runs beside it",
                       (f"DefMemPerCPU={_share(situation)}",), place(situation))
-    both = [setting(situation, key) for key in ("defmempercpu", "defmempernode")]
-    if both[0] is not None and both[1] is not None:
-        yield Finding(Severity.WRONG, "DefMemPerCPU= and DefMemPerNode=", "an error line, and Slurm ignores "
-                      "DefMemPerCPU", (), both[0].place)
 
 
 def _share(situation: Situation) -> str:
@@ -143,9 +139,6 @@ def contain(situation: Situation) -> Iterator[Finding]:
         if value is not None and value.text.casefold() not in ("", "job_container/none", "none") and not contained:
             yield Finding(Severity.FATAL, f"{value.key}={value.text[:40]} without PrologFlags=Contain",
                           "no daemon starts", ("PrologFlags=Contain",), value.place)
-    if "contain" in flags and "nohold" in flags:
-        yield Finding(Severity.FATAL, "PrologFlags: NoHold beside Contain", "no daemon starts",
-                      ("PrologFlags=Contain",), place(situation, "prologflags"))
     if not contained and has_gpus(situation):
         yield Finding(Severity.NOTE, "no PrologFlags=Contain", "logins by pam_slurm_adopt have no job to go to, and "
                       "prologs run with the first step only", ("PrologFlags=Contain",), place(situation, "prologflags"))
@@ -267,5 +260,19 @@ def mpi(situation: Situation) -> Iterator[Finding]:
                       "named", ("MpiDefault=pmix",), value.place)
 
 
+def ports(situation: Situation) -> Iterator[Finding]:
+    """slurmctld and slurmd of one host cannot listen on one port."""
+    controller, daemon = setting(situation, "slurmctldport"), setting(situation, "slurmdport")
+    first, _, last = (controller.text if controller is not None else "6817").partition("-")
+    port = daemon.text if daemon is not None else "6818"
+    if not (first.isdigit() and port.isdigit() and (last or first).isdigit()):
+        return
+    if int(first) <= int(port) <= int(last or first):
+        at = daemon or controller
+        yield Finding(Severity.NOTE, f"SlurmdPort={port} is one of SlurmctldPort={first}{'-' if last else ''}{last}",
+                      "on a host that runs both, the second one does not start: the port is in use",
+                      ("SlurmctldPort=6817", "SlurmdPort=6818"), at.place if at is not None else None)
+
+
 RULES: tuple[Rule, ...] = (identity, select_type, select_parameters, memory, contain, accounted, stored_tres,
-                           tres_types, health, return_to_service, overrides, virtual_sockets, mpi)
+                           tres_types, health, return_to_service, overrides, virtual_sockets, mpi, ports)
