@@ -203,11 +203,17 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("combinations.together", "FATAL", "SUSPEND without GANG", GPUS, LINES, {
         "head": HEAD + "PreemptType=preempt/qos\nPreemptMode=SUSPEND\n"}),
     ("combinations.together", "FATAL", "without a PreemptType", GPUS, LINES, {"head": HEAD + "PreemptMode=REQUEUE\n"}),
-    ("combinations.together", "FATAL", "without a PreemptMode", GPUS, LINES, {"head": HEAD + "PreemptType=preempt/qos\n"}),
+    ("combinations.together", "FATAL", "without a PreemptMode", GPUS, LINES, {
+        "head": HEAD + "PreemptType=preempt/qos\n"}),
     ("combinations.together", "FATAL", "without a PreemptMode", GPUS, LINES, {
         "head": HEAD + "PreemptType=preempt/partition_prio\nPreemptMode=GANG\n"}),
     ("settings.ports", "NOTE", "in use", GPUS, LINES, {"head": HEAD + "SlurmctldPort=6815-6819\n"}),
     ("settings.ports", "NOTE", "in use", GPUS, LINES, {"head": HEAD + "SlurmdPort=6817\n"}),
+    ("gres.names", "WRONG", "in small letters", GPUS.replace("gpu", "GPU"), LINES.replace("=gpu", "=GPU"),
+     {"head": HEAD.replace("GresTypes=gpu", "GresTypes=GPU")}),
+    ("gres.names", "WRONG", "gpu is not in GresTypes=GPU", GPUS, LINES,
+     {"head": HEAD.replace("GresTypes=gpu", "GresTypes=GPU")}),
+    ("gres.names", "WRONG", "Name=GPU is not in GresTypes=gpu", GPUS, LINES.replace("=gpu", "=GPU"), {}),
     ("gres.outside_dev", "WRONG", "below /dev", GPUS, LINES.replace("/dev/nvidia1", "/nvidia1"), {}),
     ("settings.mpi", "NOTE", "single ranks", GPUS, LINES, {"head": HEAD + "MpiDefault=none\n"}),
     ("files.faults", "FATAL", "Slurm cannot read", GPUS, LINES, {"head": HEAD + "this is no line\n"}),

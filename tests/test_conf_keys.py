@@ -341,3 +341,25 @@ def test_times_of_partitions_and_priorities() -> None:
     assert effect("slurm.conf", "PriorityType", NEWEST, "priority/multi") is FATAL
     assert effect("slurm.conf", "PrivateData", OLDEST, "jobs,user") is None
     assert effect("slurm.conf", "PrivateData", OLDEST, "job,uasge") is IGN
+
+
+@pytest.mark.parametrize(("key", "value", "right", "story"), [
+    ("SelectType", "select/Cons_tres", "select/cons_tres", {"22.05": FATAL}),
+    ("TaskPlugin", "task/cgroup,Task/Affinity", "task/affinity", {"22.05": FATAL}),
+    ("TaskPlugin", "Affinity", "task/affinity", {"22.05": FATAL}),
+    ("JobSubmitPlugins", "Lua", "job_submit/lua", {"22.05": FATAL}),
+    ("JobSubmitPlugins", "lua", "", {}),
+    ("AccountingStorageType", "accounting_storage/None", "accounting_storage/none", {"22.05": FATAL, "23.11": OK}),
+    ("PreemptType", "preempt/None", "preempt/none", {"22.05": FATAL}),
+    ("JobCompType", "jobcomp/Script", "jobcomp/script", {"22.05": ERR, "23.02": FATAL}),
+    ("PrologFlags", "contain", "", {}),
+    ("GresTypes", "gpu", "", {}),
+])
+def test_names_of_plugins_are_files(key: str, value: str, right: str, story: dict[str, Effect | None]) -> None:
+    """As slurmctld and slurmd 22.05, 24.11 and 26.05 answered."""
+    expected = None
+    for text, version in SHORT.items():
+        expected = story.get(text, expected)
+        assert effect("slurm.conf", key, version, value) is expected, text
+        found = keys.effects("slurm.conf", key, value, version)
+        assert [rule.instead for rule, _, _ in found] == ([right] if expected else [])

@@ -49,7 +49,7 @@ def _preemption(settings: Mapping[str, str], _: Version | None) -> Iterator[Clas
     elif kind != "none" and not modes:
         yield Clash("preempttype", f"PreemptType={settings['preempttype'][:60]} without a PreemptMode",
                     "PreemptMode=REQUEUE, CANCEL or SUSPEND,GANG")
-    elif kind == "none" and modes:
+    elif kind == "none" and (modes or "within" in _listed(settings, "preemptmode")):
         yield Clash("preemptmode", f"PreemptMode={settings['preemptmode'][:60]} without a PreemptType",
                     "PreemptType=preempt/partition_prio or preempt/qos")
 

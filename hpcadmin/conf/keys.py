@@ -189,6 +189,9 @@ def _word_rule(words: Words, key: str, part: str, versions: tuple[Version, ...]
         return Rule(words.file, key, part, effect=lacking, instead=near, unknown=True), versions[0], lacking
     for one in versions:
         effect = words.effect_of(word, one)
+        if effect in (None, Effect.DEPRECATED) and (spelt := words.misspelt(part, word, one)) is not None:
+            return Rule(words.file, key, part, effect=spelt, instead=word.name, unknown=True,
+                        note=f"Slurm's own capitals count: {word.name}"), one, spelt
         if effect is not None:
             instead = _replacement(word, one, lambda name, version: _has_word(words, name, version))
             return Rule(words.file, key, part, word.since, word.until, effect, instead, note=word.note), one, effect

@@ -154,6 +154,8 @@ class Words:
     the name of a plug-in that the site has built. later: what it does since later versions. prefix: what plug-in names
     may be written with or without.
     by_part: Slurm looks for the word anywhere in the value, so a longer word that has it inside counts as it.
+    capitals: what a daemon does with a word in other capitals than Slurm's own, first version and effect; () where
+    they do not matter. none: first version that takes every value with "none" in it, in whatever capitals, for none.
     """
 
     file: str
@@ -163,6 +165,15 @@ class Words:
     prefix: str = ""
     by_part: bool = False
     later: tuple[tuple[Version, Effect], ...] = ()
+    capitals: tuple[tuple[Version, Effect], ...] = ()
+    none: Version | None = None
+
+    def misspelt(self, text: str, word: Life, version: Version) -> Effect | None:
+        """What the version does with `text`, which is `word` but for its capitals; None where nothing."""
+        given = text if not self.prefix or "/" in text else self.prefix + text
+        if given == word.name or (self.none and version >= self.none and "none" in text.casefold()):
+            return None
+        return next((effect for start, effect in reversed(self.capitals) if version >= start), None)
 
     def lacking(self, version: Version) -> Effect | None:
         """What the version does with a word that it does not have."""

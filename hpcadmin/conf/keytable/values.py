@@ -11,6 +11,8 @@ CONF = "slurm.conf"
 _DEPRECATED_23_11 = (((23, 11), Effect.DEPRECATED),)
 _DEPRECATED = ((OLDEST, Effect.DEPRECATED),)
 _ERROR_ALWAYS = ((OLDEST, Effect.ERROR),)
+# From 23.11 on the other plug-ins are none with any value that has "none" in it.
+_NEVER_NONE = frozenset({"AuthType", "AuthAltTypes", "CredType", "PreemptType"})
 
 
 def _words(file: str, key: str, text: str, *more: Life, unknown: Effect | None = Effect.FATAL, by_part: bool = False,
@@ -28,7 +30,10 @@ def _plugins(key: str, kind: str, text: str, *more: Life, bare: bool = False, ow
             for name, other in (instead or {}).items()}
     spelt = " ".join(f"{kind}/{name}" for name in text.split())
     found = _words(CONF, key, spelt, *more, unknown=None if own else Effect.FATAL, instead=told)
-    return replace(found, prefix=f"{kind}/" if bare else "")
+    # Slurm looks for a file of that name.
+    fatal = ((OLDEST, Effect.FATAL),)
+    return replace(found, prefix=f"{kind}/" if bare else "", none=None if key in _NEVER_NONE else (23, 11),
+                   capitals=((OLDEST, Effect.ERROR), ((23, 2), Effect.FATAL)) if key == "JobCompType" else fatal)
 
 
 _PLUGINS = (

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import GPU, SHARED, Alike, gres_line, node_line
-from hpcadmin.conf.check.force import words
 from hpcadmin.conf.check.rules._unnamed import missing_lines
 from hpcadmin.conf.check.rules.gres import devices
 from hpcadmin.conf.existing.parts import GresLine, Value
@@ -108,12 +107,13 @@ def _untyped(group: Alike, have: dict[str, int], total: int, want: int, right: s
 def no_lines(situation: Situation) -> Iterator[Finding]:
     """Nodes with GPUs in Gres= that gres.conf says nothing of."""
     there = situation.conf.has("gres.conf") or situation.lacks("gres.conf")
+    types = [word.strip() for word in situation.conf.setting("GresTypes").split(",")]
     for group in situation.alike:
         value = _gres(group)
         number = sum(item.count for item in group.wants())
         if value is None or not number or group.of() or group.autodetect is not None:
             continue
-        if group.state.startswith("FUTURE") or (situation.whole and GPU not in words(situation, "grestypes")):
+        if group.state.startswith("FUTURE") or (situation.whole and GPU not in types):
             continue                         # without GresTypes=gpu nothing is counted: gres.names tells of it
         if there and not situation.fragment:
             right = f"NodeName={slurm_list(group.hosts)} Name=gpu {_type(group.wants())}File=/dev/nvidia<minor>"

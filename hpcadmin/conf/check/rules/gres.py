@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import GPU, SHARED, Alike, gres_line
-from hpcadmin.conf.check.force import place, words
+from hpcadmin.conf.check.force import place
 from hpcadmin.conf.existing.parts import GresLine
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.facts._slurm_rules import LinksFault, links_fault
@@ -21,11 +21,12 @@ MAX_RIGHT = 16
 
 def names(situation: Situation) -> Iterator[Finding]:
     """Name= and Gres= against GresTypes=, where the whole slurm.conf is there."""
-    types = words(situation, "grestypes")
     if not situation.whole:
         return
+    # Capitals count: GPU is another gres than gpu, and none that Slurm knows how to share out.
+    types = {word.strip() for word in situation.conf.setting("GresTypes").split(",") if word.strip()}
     wanted = sorted({item.name for group in situation.alike for item in group.wanted if item.name})
-    lost = [name for name in wanted if name.casefold() not in types]
+    lost = [name for name in wanted if name not in types]
     for group in situation.alike:
         mine = [item.name for item in group.wanted if item.name in lost]
         if mine and group.node is not None:
@@ -35,11 +36,16 @@ def names(situation: Situation) -> Iterator[Finding]:
                           f"{'an error line' if types else 'no message'}, and the node has none of it",
                           (f"GresTypes={both}",), group.node.values["gres"].place, group.hosts)
     for line in situation.conf.gres:
-        if line.name and line.name.casefold() not in types and line.name not in lost:
+        if line.name and line.name not in types and line.name not in lost:
             yield Finding(Severity.WRONG, f"Name={line.name[:40]} is not in GresTypes="
                           f"{situation.conf.setting('GresTypes') or '(none)'}",
                           "an error line, and slurmd ignores the record",
                           (f"GresTypes={','.join([*sorted(types), line.name])}",), line.place, line.hosts)
+    for name in sorted(name for name in types if name != name.casefold() and name.casefold() in (GPU, *SHARED)):
+        right = ",".join(sorted({*types, name.casefold()} - {name}))
+        yield Finding(Severity.WRONG, f"GresTypes={situation.conf.setting('GresTypes')[:80]}: {name}",
+                      f"Slurm's own is {name.casefold()}, in small letters; {name} is counted and nothing else: no "
+                      "--gpus, no device, no variable", (f"GresTypes={right}",), place(situation, "grestypes"))
     if types & set(SHARED) and GPU not in types:
         yield Finding(Severity.FATAL, f"GresTypes={situation.conf.setting('GresTypes')} without gpu",
                       "mps and shard are shares of gpu: no daemon starts",
