@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -288,3 +289,50 @@ def test_a_forgotten_line_of_a_gpu_is_the_right_line() -> None:
     found = {f.rule: f for f in check(Situation(configure(texts), (NEW,), where))}
     assert found["counts.mismatch"].right[0].startswith(
         "NodeName=n[1-2] Name=gpu Type=a100 File=/dev/nvidia1 Cores=16-31")
+
+
+@pytest.mark.parametrize("more", ["", "PartitionName=x Nodes=n[1-9]\n"])
+def test_a_whole_slurm_conf_as_text_is_judged_as_the_file(more: str, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """Under another name it says the same as under its own, with its own line numbers."""
+    text = f"ClusterName=c\nSlurmctldHost=h\nNodeName=n[1-4] CPUs=4\nPartitionName=p Nodes=ALL\n{more}"
+    told = []
+    for name in ("slurm.conf", "from_a_mail.txt"):
+        (tmp_path / name).write_text(text)
+        status = run(["conf", "check", str(tmp_path / name), "--json"])
+        found = json.loads(capsys.readouterr().out)["findings"]
+        told.append((status, [(f["rule"], f["severity"], f["line"]) for f in found]))
+        assert all(f["file"] == str(tmp_path / name) for f in found)
+    assert told[0] == told[1]
+    assert ("nodes.only_cpus", "WRONG", 3) in told[1][1]
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda path: path.mkdir(), "is not a regular file"),
+    (os.mkfifo, "is not a regular file"),
+    (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+    (lambda path: path.symlink_to("slurm.conf"), "links in a circle"),
+])
+def test_what_is_no_file(make: Callable[[Path], None], words: str, tmp_path: Path,
+                         capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path / "slurm.conf")
+    assert run(["conf", "check", str(tmp_path)]) == 3
+    out = capsys.readouterr().out
+    assert words in out and "read by nothing" not in out
+    assert run(["conf", "diff", str(tmp_path), "--against", str(tmp_path)]) == 3
+    assert "no difference in what could be read" in capsys.readouterr().out
+
+
+def test_a_folder_without_slurm_conf_names_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")
+    assert run(["conf", "check", str(tmp_path)]) == 3
+    assert f"to judge them alone, name {tmp_path}/gres.conf" in capsys.readouterr().out
+
+
+def test_many_lines_of_gres_conf_take_no_longer_than_they_are(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nSlurmctldHost=h\nGresTypes=gpu\nNodeName=n[1-4] CPUs=4\n"
+                                         "PartitionName=p Nodes=ALL\n")
+    (tmp_path / "gres.conf").write_text("".join(f"Name=gpu File=/dev/nvidia{n}\n" for n in range(20_000)))
+    begun = time.monotonic()
+    assert run(["conf", "check", str(tmp_path)]) == 1
+    assert time.monotonic() - begun < 20

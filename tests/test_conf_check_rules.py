@@ -160,7 +160,7 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
         "partition": "PartitionName=p Nodes=ALL Default=YES\nPartitionName=q Nodes=ALL Default=YES\n"}),
     ("partitions.empty", "WRONG", "has no nodes", GPUS, LINES, {
         "partition": "PartitionName=p Nodes=ALL Default=YES\nPartitionName=q\n"}),
-    ("partitions.memory", "WRONG", "never fits", GPUS, LINES, {
+    ("partitions.memory", "WRONG", "never starts", GPUS, LINES, {
         "partition": "PartitionName=p Nodes=ALL Default=YES DefMemPerCPU=9999\n"}),
     ("partitions.weights", "FATAL", "no TRES of this cluster", GPUS, LINES, {
         "partition": 'PartitionName=p Nodes=ALL Default=YES TRESBillingWeights="CPU=1.0,GRES/gpu:b=2"\n'}),

@@ -188,13 +188,18 @@ def not_given(conf: Configuration, given: Given) -> list[str]:
 def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplete: list[str]) -> Result | None:
     """None where it cannot be read or has nothing of Slurm's, which is in `incomplete` then."""
     from hpcadmin.conf.check import run
-    from hpcadmin.conf.check.text import NOT_FOR_TEXTS, in_text, read_text
+    from hpcadmin.conf.check.text import NOT_FOR_TEXTS, in_text, read_text, whole
     shown_as = "stdin" if name == "-" else name
     try:
-        pasted = read_text(shown_as, _content(name))
+        text = _content(name)
     except StoreError as exc:
         incomplete.append(str(exc))
         return None
+    file = whole(text)
+    if file is not None:
+        done = run.judge(replace(situation, conf=file, complete=False), ignore)
+        return replace(done, findings=tuple(in_text(f, shown_as) for f in done.findings))
+    pasted = read_text(shown_as, text)
     if not pasted.understood:
         incomplete.append(f"{shown_as}: nothing of Slurm's configuration or logs is in it")
         return None

@@ -68,6 +68,13 @@ def read_text(name: str, text: str) -> Pasted:
     return Pasted(name, confs, tuple(_findings(name, found)), found.missing)
 
 
+def whole(text: str) -> Configuration | None:
+    """The text as a slurm.conf where it is one, with all that a cluster needs and no line of anything else."""
+    found = configure({"slurm.conf": text})
+    said = {"clustername"} <= set(found.settings) and bool(found.nodes) and bool(found.partitions)
+    return found if said and not any(fault.fatal for fault in found.faults) else None
+
+
 def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
     sources = {node.line: node.source for node in conf.nodes}
     rounds = [_Round()]

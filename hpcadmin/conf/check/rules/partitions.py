@@ -85,7 +85,7 @@ def memory(situation: Situation) -> Iterator[Finding]:
                 idle = ", and GPUs stay idle" if "gpu" in (line.get("gres") or "").casefold() else ""
                 yield Finding(Severity.WRONG, f"DefMemPerCPU={each} of partition {partition.name} times the {cpus} CPUs"
                               f" of {line.text[:60]} is {each * cpus} MiB, and RealMemory={real}",
-                              f"a job with all CPUs of a node never fits{idle}",
+                              f"a job that asks for all CPUs of a node, and for no memory, never starts{idle}",
                               (f"DefMemPerCPU={real // cpus}",), value.place, line.hosts)
 
 
