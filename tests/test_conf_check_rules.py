@@ -50,6 +50,7 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("nodes.boards", "WRONG", "resets Boards", BOX + " Boards=4", "", {}),
     ("nodes.zero", "WRONG", "takes 1", BOX.replace("ThreadsPerCore=2", "ThreadsPerCore=0"), "", {}),
     ("nodes.cpus_product", "WRONG", "resets CPUs to 64", BOX.replace("CPUs=64", "CPUs=50"), "", {}),
+    ("nodes.cpus_are_sockets", "WRONG", "2 of the node's 64", BOX.replace("CPUs=64", "CPUs=2"), "", {}),
     ("nodes.cpus_are_cores", "NOTE", "CPUs=64", BOX.replace("CPUs=64", "CPUs=32"), "", {}),
     ("nodes.only_cpus", "WRONG", "64 sockets", "NodeName=n1 CPUs=64 RealMemory=9", "", {}),
     ("nodes.no_counts", "WRONG", "one CPU", "NodeName=n1 RealMemory=9 State=UNKNOWN", "", {}),
@@ -293,3 +294,16 @@ def test_of_a_fragment_nothing_follows_from_what_is_not_there() -> None:
     conf = configure({"slurm.conf": f"{GPUS}\n{'PartitionName=p Nodes=n[1-9]'}\n"})
     found = judge(Situation(conf, fragment=True, complete=False), strict=True, leave=("topology",)).findings
     assert not above(found), told(found)
+
+
+@pytest.mark.parametrize(("version", "select", "severity"), [
+    ((22, 5), "select/cons_tres", Severity.FATAL), ((22, 5), "select/linear", Severity.WRONG),
+    ((24, 11), "select/cons_tres", Severity.WRONG), ((26, 5), "select/cons_tres", Severity.WRONG)])
+def test_cpus_as_many_as_sockets(version: tuple[int, int], select: str, severity: Severity) -> None:
+    """As slurmctld 22.05, 24.11 and 26.05 answered to CPUs=2 Sockets=2 CoresPerSocket=4."""
+    head = HEAD.replace("select/cons_tres", select)
+    found = findings(files(BOX.replace("CPUs=64", "CPUs=2"), "", head=head), version)
+    assert [f.severity for f in found if f.rule == "nodes.cpus_are_sockets"] == [severity]
+    # One core on each socket, or one thread on each of them: nothing is lost.
+    for line in ("NodeName=n1 CPUs=4 Sockets=4 CoresPerSocket=1", "NodeName=n1 CPUs=4"):
+        assert not [f for f in findings(files(line, "", head=head), version) if f.rule == "nodes.cpus_are_sockets"]

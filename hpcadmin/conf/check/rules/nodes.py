@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import Alike, node_line, shape
-from hpcadmin.conf.check.force import linear, memory_consumed, parameters
+from hpcadmin.conf.check.force import linear, memory_consumed, parameters, select
 from hpcadmin.conf.existing.parts import NodeLine, Value
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.errors import ParseError
@@ -66,6 +66,23 @@ def cpus_product(situation: Situation) -> Iterator[Finding]:
             f"cores, nor the {found.reset} threads of {found.text}",
             f"an error line, Slurm resets CPUs to {found.reset}, and the node goes IDLE",
             (node_line(line, {"CPUs": str(found.reset)}),), line.values["cpus"].place, hosts)
+
+
+def cpus_are_sockets(situation: Situation) -> Iterator[Finding]:
+    """The third number that read_config.c lets pass: select/cons_tres of 22.05 does not."""
+    refused = situation.among(lambda v: v < (23, 2) and select(situation, v) != "linear") if situation.whole else None
+    taken = situation.among(lambda v: v >= (23, 2) or not situation.whole or select(situation, v) == "linear")
+    for line, hosts in _lines(situation):
+        found, cpus = shape(line), line.number("cpus")
+        if cpus is None or cpus != found.sockets or found.total == found.sockets:
+            continue
+        for severity, versions, means in (
+                (Severity.FATAL, refused, "slurmctld does not start: with select/cons_tres it is cores or threads"),
+                (Severity.WRONG, taken, f"jobs get {cpus} of the node's {found.total * found.threads} CPUs")):
+            if versions is not None:
+                yield Finding(severity, f"CPUs={cpus} is the number of sockets of {found.text}", means,
+                              (node_line(line, {"CPUs": str(found.total * found.threads)}),),
+                              line.values["cpus"].place, hosts, versions)
 
 
 def cpus_are_cores(situation: Situation) -> Iterator[Finding]:
@@ -318,6 +335,6 @@ def _measured(situation: Situation, group: Alike) -> tuple[str, ...]:
                                    "ThreadsPerCore": str(threads)}),)
 
 
-RULES: tuple[Rule, ...] = (sockets_twice, boards, zero, cpus_product, cpus_are_cores, only_cpus, no_counts, threads_off,
-                           core_spec, mem_spec, real_memory, memory_held_back, state, twice, hostnames,
-                           in_no_partition)
+RULES: tuple[Rule, ...] = (
+    sockets_twice, boards, zero, cpus_product, cpus_are_sockets, cpus_are_cores, only_cpus, no_counts, threads_off,
+    core_spec, mem_spec, real_memory, memory_held_back, state, twice, hostnames, in_no_partition)
