@@ -53,13 +53,14 @@ def build(work: Path, root: Path, own: Sequence[str], files: dict[str, str], *,
     _basics(work)
     if cgroup_folders:
         cgroups.mount(work / "sys/fs/cgroup", own=True)
+    sc.pivot_root(str(work))
+    # Only now: links on the way (/var/run is one) lead into this root, not into the machine's.
     for path in (*own, STATE):
-        (work / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
-        target = work / path.lstrip("/")
+        target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8", errors="surrogateescape")
-    sc.pivot_root(str(work))
     for number in _DROPPED.values():
         _prctl(_PR_CAPBSET_DROP, number)
 
