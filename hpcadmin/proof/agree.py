@@ -1,4 +1,7 @@
-"""What Slurm takes in silence and is not so: sockets, cores, threads, GPUs, the sockets near them, memory."""
+"""What Slurm takes in silence and is not so: sockets, cores, threads, GPUs, the sockets near them.
+
+Memory is none of it: slurmd has this machine's, and conf check itself compares RealMemory with the inventory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 
 from hpcadmin.conf.check.finding import Finding, Severity
 from hpcadmin.conf.existing import hostlist
-from hpcadmin.conf.existing.parts import Configuration
+from hpcadmin.conf.existing.parts import Configuration, Place
 from hpcadmin.conf.keys import NODE_PARAMETERS
 from hpcadmin.conf.sockets import Layout, layout, near_cores
 from hpcadmin.errors import ParseError, UsageError
@@ -26,7 +29,6 @@ _SOCKETS = re.compile(r"\(S:([\d,-]{1,200})\)")
 def agreement(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Finding]:
     if "INVAL" not in answer.state:
         yield from _shape(kind, answer)
-    yield from _memory(kind)
     if answer.state.startswith("IDLE"):
         yield from _gres(kind, answer)
         yield from _affinity(kind, answer, conf)
@@ -68,18 +70,15 @@ def _shape(kind: Kind, answer: NodeAnswer) -> Iterator[Finding]:
         if (shape.sockets, shape.cores, shape.threads) != found:
             text = f"Sockets={found[0]} CoresPerSocket={found[1]} ThreadsPerCore={found[2]}"
             yield Finding(Severity.WRONG, f"{shape.text}, and {who} finds {text}",
-                          "Slurm takes it, and counts cores that are not so", (text,), kind.line.place)
+                          "Slurm takes it, and counts cores that are not so", (text,), _counted_at(kind))
             return
 
 
-def _memory(kind: Kind) -> Iterator[Finding]:
-    memory = kind.line.number("realmemory")
-    node = kind.node
-    has = None if node is None else node.real_memory_mib or node.memory_mib
-    if memory is not None and has is not None and memory > has:
-        yield Finding(Severity.INVALID, f"RealMemory={memory}, and {kind.name} has {has} MiB",
-                      "Low RealMemory: the node is INVAL. Not asked of slurmd, which reports this machine's memory",
-                      place=kind.line.values["realmemory"].place)
+def _counted_at(kind: Kind) -> Place:
+    """As the rule that compares with the inventory has it, so that both are one finding."""
+    values = kind.line.values
+    return next((values[key].place for key in ("sockets", "socketsperboard", "corespersocket", "threadspercore", "cpus")
+                 if key in values), kind.line.place)
 
 
 # --- gres ----------------------------------------------------------------------------------------------------------

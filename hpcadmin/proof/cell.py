@@ -212,9 +212,9 @@ def slurmd_fields(text: str) -> dict[str, str]:
 def remove_groups(folders: tuple[str, ...]) -> None:
     """The control groups of a proof, deepest first; their processes are gone."""
     for folder in folders:
-        for path in sorted((p for p in Path(folder).rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
-            _remove(path)
-        _remove(Path(folder))
+        # os.walk passes over what goes away meanwhile: daemons take away groups of their own.
+        for path, _, _ in os.walk(folder, topdown=False):
+            _remove(Path(path))
 
 
 def _remove(path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement, Value
 from hpcadmin.conf.existing.write import SetValue, edit
+from hpcadmin.conf.keys import effects
 from hpcadmin.proof.parts import Slurm
 
 DISABLED_SINCE = (23, 11)                # CgroupPlugin=disabled
@@ -16,8 +17,24 @@ DISABLED_SINCE = (23, 11)                # CgroupPlugin=disabled
 MEMORY_PERCENT_SINCE = (25, 5)
 _NO_DBD = "there is no slurmdbd here"
 _COMPARED = "RealMemory is compared with the inventory"
+# A program that is named stays named: slurmctld looks for some of them when it starts.
 _PROGRAMS = ("healthcheckprogram", "slurmctldprimaryonprog", "slurmctldprimaryoffprog", "resumeprogram",
-             "suspendprogram", "resumefailprogram", "rebootprogram", "mailprog", "unkillablestepprogram")
+             "suspendprogram", "resumefailprogram", "rebootprogram", "mailprog", "unkillablestepprogram", "prolog",
+             "epilog", "prologslurmctld", "epilogslurmctld", "taskprolog", "taskepilog", "srunprolog", "srunepilog")
+_NO_PROGRAM = "/bin/true"
+# Plug-ins that packages of their own bring, or none: a Slurm without them judges the rest.
+_FAMILY = {"acctgatherenergytype": "acct_gather_energy/", "acctgatherinterconnecttype": "acct_gather_interconnect/",
+           "acctgatherfilesystemtype": "acct_gather_filesystem/", "acctgatherprofiletype": "acct_gather_profile/",
+           "jobcomptype": "jobcomp/", "jobsubmitplugins": "job_submit/", "clifilterplugins": "cli_filter/",
+           "burstbuffertype": "burst_buffer/", "nodefeaturesplugins": "node_features/"}
+_SCRIPTS = {"jobsubmitplugins": "job_submit.lua", "clifilterplugins": "cli_filter.lua", "jobcomptype": "jobcomp.lua",
+            "burstbuffertype": "burst_buffer.lua"}
+# How the keys of acct_gather.conf begin that only these read.
+_GATHERED = {"energy/ipmi": "energyipmi", "energy/xcc": "energyipmi", "interconnect/ofed": "infinibandofed",
+             "interconnect/sysfs": "sysfs", "profile/hdf5": "profilehdf5", "profile/influxdb": "profileinfluxdb"}
+# Of cores that are kept for the system: this machine has other CPUs.
+_RESERVED = (r"Resource spec: core specialization disabled|Resource spec: unable to (?:set reserved CPU IDs|establish "
+             r"slurmd CPU affinity)|unable to write \d+ bytes to cgroup \S*cpuset\.cpus")
 _DATABASES = ("jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka")
 
 
@@ -53,6 +70,7 @@ class Machine:
     memory_mib: int
     cgroups: bool                        # the daemons may have control groups of their own
     exists: Callable[[str], bool]
+    plugins: frozenset[str] = frozenset()    # "acct_gather_energy_ipmi" of its folder of plug-ins; empty: not known
 
 
 @dataclass(frozen=True)
@@ -64,9 +82,14 @@ class _Wish:
     add: bool = False
 
 
-def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[NodeLine]) -> Copy:
-    """The files of `conf`, which lie in `folder`. nodes: the node lines of which a node is to register."""
-    wishes = {"slurm.conf": _slurm(conf, machine), "cgroup.conf": _cgroup(conf, machine)}
+def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[NodeLine],
+         beside: Collection[str] = ()) -> Copy:
+    """The files of `conf`, which lie in `folder`. nodes: the node lines of which a node is to register. beside: what
+    else lies in the folder, by name."""
+    lacking = _lacking(conf, machine)
+    scripts = {key: wish for key, wish in _without_scripts(conf, beside).items() if key not in lacking}
+    wishes = {"slurm.conf": {**_slurm(conf, machine), **scripts, **_without_plugins(conf, lacking)},
+              "cgroup.conf": _cgroup(conf, machine), "acct_gather.conf": _gathering(conf, lacking)}
     changes: list[Change] = []
     files: dict[str, str] = {}
     elsewhere: dict[str, str] = {}
@@ -92,10 +115,11 @@ def copy(conf: Configuration, folder: str, machine: Machine, nodes: Sequence[Nod
 
 
 def _caused(conf: Configuration) -> re.Pattern[str]:
-    """MailProg is ours always."""
-    return re.compile("|".join([r"MailProg", *([
+    """MailProg is ours always, and the files are the daemons' own, also where they would be fetched."""
+    reserved = any(key in node.values for node in conf.nodes for key in ("corespeccount", "cpuspeclist"))
+    return re.compile("|".join([r"MailProg|despite slurmctld having been setup for configless", *([
         r"only be used with SlurmDBD|accounting information gathered|collecting accounting information"]
-        if _has_accounting(conf) else [])]))
+        if _has_accounting(conf) else []), *([_RESERVED] if reserved else [])]))
 
 
 _SPELLING = {"slurmctldparameters": "SlurmctldParameters", "proctracktype": "ProctrackType", "taskplugin": "TaskPlugin",
@@ -179,8 +203,7 @@ def _has_accounting(conf: Configuration) -> bool:
 
 def _slurm(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
     """By key in small letters."""
-    wishes = {key: _Wish(None, "no program of the site is run") for key in _PROGRAMS}
-    wishes["mailprog"] = _Wish("/bin/true", "no program of the site is run", add=True)
+    wishes = {key: _Wish(_NO_PROGRAM, "no program of the site is run", add=key == "mailprog") for key in _PROGRAMS}
     if _has_accounting(conf):
         wishes["accountingstoragetype"] = _Wish("accounting_storage/none", _NO_DBD)
         for key in ("accountingstorageenforce", "accountingstoragetres", "priorityweighttres"):
@@ -205,6 +228,47 @@ def _slurm(conf: Configuration, machine: Machine) -> dict[str, _Wish]:
         if conf.setting(key).casefold() in ("quiet", "fatal", "0", "1"):
             wishes[key] = _Wish("info", "errors are to be seen")
     return {**wishes, **({} if machine.cgroups else _without_cgroups(conf))}
+
+
+def _lacking(conf: Configuration, machine: Machine) -> dict[str, tuple[str, ...]]:
+    """By key: the plug-ins that its version of Slurm has, and the one at hand has not."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, family in _FAMILY.items() if machine.plugins else ():
+        text = conf.setting(key)
+        names = [part.strip() for part in text.split(",") if part.strip()]
+        gone = tuple(name for name in names
+                     if f"{family}{name.removeprefix(family)}".replace("/", "_") not in machine.plugins)
+        if gone and not effects("slurm.conf", key, text, machine.slurm.version):
+            found[key] = gone
+    return found
+
+
+def _without_plugins(conf: Configuration, lacking: Mapping[str, tuple[str, ...]]) -> dict[str, _Wish]:
+    wishes = {}
+    for key, gone in lacking.items():
+        kept = [part.strip() for part in conf.setting(key).split(",") if part.strip() not in gone]
+        wishes[key] = _Wish(",".join(kept) or None, f"the Slurm at hand was installed without {', '.join(gone)}")
+    return wishes
+
+
+def _without_scripts(conf: Configuration, beside: Collection[str]) -> dict[str, _Wish]:
+    """Plug-ins that run a script of the site which is not there: slurmctld would not start."""
+    wishes = {}
+    for key, script in _SCRIPTS.items():
+        names = [part.strip() for part in conf.setting(key).split(",") if part.strip()]
+        kept = [name for name in names if name.rpartition("/")[2] != "lua"]
+        if len(kept) < len(names) and script not in beside:
+            wishes[key] = _Wish(",".join(kept) or None, f"{script} is not beside the files: Slurm's daemons need it")
+    return wishes
+
+
+def _gathering(conf: Configuration, lacking: Mapping[str, tuple[str, ...]]) -> dict[str, _Wish]:
+    """Keys of acct_gather.conf that only a plug-in that is not there would read."""
+    gone = [_GATHERED[name] for names in lacking.values() for plugin in names
+            if (name := plugin.removeprefix("acct_gather_")) in _GATHERED]
+    return {statement.kind: _Wish(None, "only a plug-in reads it that the Slurm at hand was installed without")
+            for source in conf.files if source.name == "acct_gather.conf" for statement in source.statements
+            if statement.kind.startswith(tuple(gone))}
 
 
 def _with(value: str, word: str) -> str:

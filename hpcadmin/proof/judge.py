@@ -22,6 +22,9 @@ _LINKS = re.compile(r"Links(?: value)?[ =(]*([-\d,]{1,400})")
 _FILE = re.compile(r"(/dev/[\w./-]{1,100})")
 _NAME = re.compile(r"(?:NodeNames?[= ]|node )([\w.-]{1,100})")
 _KEYWORD = re.compile(r'option "?(\w{1,60})"?|\b([A-Z]\w{3,40})=')
+_DIFFER, _DIFFERS = "Node configuration differs from hardware", re.compile(r"(\w{1,20})=(\d{1,6}):(\d{1,6})\(hw\)")
+# Warnings, and what a site may well want: every job names its partition.
+_WORTH_KNOWING = re.compile(r"(?:error: )?(?:warning|WARNING): |error: \S{0,40}: default partition not set")
 _WAITING = "aiting for gres.conf file"
 
 
@@ -69,6 +72,8 @@ def node(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[Findin
         yield tell(Severity.NOTE, f"State={answer.state} Reason={answer.node.get('Reason', '')}")
     else:
         for text in [*about, *own]:
+            if _cores_as_cpus(kind, text):
+                continue
             yield tell(_level(text), f"{'slurmctld' if text in about else 'slurmd'}: {text}")
     yield from (replace(found, nodes=hosts, rule=f"{RULE}.agrees") for found in agreement(kind, answer, conf))
 
@@ -78,7 +83,15 @@ def _first(*texts: list[str]) -> str:
 
 
 def _level(text: str) -> Severity:
-    return Severity.NOTE if text.startswith(("warning: ", "WARNING: ", "error: WARNING: ")) else Severity.WRONG
+    return Severity.NOTE if _WORTH_KNOWING.match(text) else Severity.WRONG
+
+
+def _cores_as_cpus(kind: Kind, text: str) -> bool:
+    """CPUs= as many as cores, so that jobs get cores and not threads: slurmd says that it differs, and it is meant."""
+    found = {key: (int(said), int(has)) for key, said, has in _DIFFERS.findall(text)} if _DIFFER in text else {}
+    shape = kind.group.shape
+    return shape is not None and found.get("CPUs", (0, 0))[0] == shape.total and all(
+        said == has for key, (said, has) in found.items() if key != "CPUs")
 
 
 # --- where, and what it means --------------------------------------------------------------------------------------

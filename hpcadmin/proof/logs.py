@@ -17,6 +17,8 @@ _USUAL = re.compile(
     # Of a slurmd that the proof has ended, and of nodes that there are none of here.
     r"slurm_(?:receive|send|bufs|persist|open|conn|unpack|msg)|socket error|timed out|Zero Bytes|[Uu]nreachable|"
     r"Connection (?:refused|reset)|"
+    # Of addresses that are all on one interface here.
+    r"Node registration response identity mismatch|"
     r"High latency|_fwd_tree|very large processing|Communication connection|Duplicate jobid|batch job complete")
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.check.rules._hosts import listed
 from hpcadmin.conf.check.run import ordered
 from hpcadmin.conf.existing.parts import Configuration, NodeLine
-from hpcadmin.errors import HpcadminError, UsageError
+from hpcadmin.errors import HpcadminError
 from hpcadmin.files import read_bounded
-from hpcadmin.hosts import expand
 from hpcadmin.lab import cgroups
 from hpcadmin.model import Inventory
 from hpcadmin.proof import copy, judge
@@ -30,6 +31,7 @@ _MORE_BYTES, _MORE_FILES, _MORE_ENTRIES = 1 << 20, 200, 5000
 _SECRET = frozenset({".key", ".pem", ".crt"})
 _NEVER = frozenset({"slurmdbd.conf"})
 Jobs = Callable[[Kind], "tuple[str, ...]"]
+_CONTROLLERS_OF = ("slurmctldhost", "controlmachine", "controladdr", "backupcontroller", "backupaddr")
 _CONTROLLERS = ("cpuset", "memory", "devices", "freezer")
 
 
@@ -63,14 +65,16 @@ def prove(conf: Configuration, folder: str, inventory: Inventory | None = None, 
     """
     slurm = find(slurm_root)
     found, left = kinds(conf, inventory)
+    beside = _more_files(folder)
     runs = tuple(replace(run_of(kind, conf), jobs=jobs(kind)) for kind in found)
-    machine = copy.Machine(slurm, _users(slurm), _memory_mib(), with_cgroups and _may_have_cgroups(), _exists(slurm))
-    made = copy.copy(conf, folder, machine, [kind.line for kind in found])
-    answer = ask(slurm, _cluster(conf, folder, made, runs, keep=machine.cgroups))
+    machine = copy.Machine(slurm, _users(slurm), _memory_mib(), with_cgroups and _may_have_cgroups(), _exists(slurm),
+                           _plugins(slurm))
+    made = copy.copy(conf, folder, machine, [kind.line for kind in found], beside)
+    answer = ask(slurm, _cluster(conf, beside, made, runs, keep=machine.cgroups))
     if machine.cgroups and _for_cgroups(answer):
         machine = replace(machine, cgroups=False)
-        made = copy.copy(conf, folder, machine, [kind.line for kind in found])
-        answer = ask(slurm, _cluster(conf, folder, made, runs, keep=False))
+        made = copy.copy(conf, folder, machine, [kind.line for kind in found], beside)
+        answer = ask(slurm, _cluster(conf, beside, made, runs, keep=False))
     return _proof(answer, conf, found, left, made)
 
 
@@ -108,14 +112,15 @@ def _for_cgroups(answer: Answer) -> bool:
     return any(_CGROUP_TROUBLE.search(line) for log in ended for line in log[-5:])
 
 
-def _cluster(conf: Configuration, folder: str, made: copy.Copy, runs: tuple[NodeRun, ...], *,
+def _cluster(conf: Configuration, beside: Mapping[str, str], made: copy.Copy, runs: tuple[NodeRun, ...], *,
              keep: bool) -> Cluster:
     name, addresses = controller(conf)
     started = [run.name for run in runs]
     user = conf.setting("slurmuser", "root")
     where = copy.folders(conf, started, name, user)
-    files = {**_more_files(folder, made.files), **made.files}
-    hosts = tuple(dict.fromkeys(host for node in conf.nodes for host in (*node.hosts, *_called(node))))
+    files = {**beside, **made.files}
+    hosts = tuple(dict.fromkeys([*(host for node in conf.nodes for host in (*node.hosts, *_called(node))),
+                                 *controllers(conf)]))
     return Cluster(
         files, runs, controller=name, controller_addresses=addresses, hosts=hosts, folders=where,
         fresh=tuple(copy.replaced(conf.setting("slurmdspooldir", "/var/spool/slurmd"), n, conf) for n in started[:1]),
@@ -124,12 +129,20 @@ def _cluster(conf: Configuration, folder: str, made: copy.Copy, runs: tuple[Node
 
 
 def _called(node: NodeLine) -> list[str]:
-    """What the nodes of a line call themselves, where that is another name."""
-    value = node.values.get("nodehostname")
-    try:
-        return expand(value.text) if value is not None else []
-    except UsageError:
-        return []                            # conf check says so
+    """What the nodes of a line call themselves and where they are, where these are other names."""
+    return [name for key in ("nodehostname", "nodeaddr", "bcastaddr") for name in listed(node.get(key))
+            if not _IP.match(name)]
+
+
+def controllers(conf: Configuration) -> list[str]:
+    """Names of all controllers, and of their addresses, that must resolve."""
+    found = []
+    for source in conf.files:
+        for statement in source.statements:
+            if source.name == "slurm.conf" and statement.kind in _CONTROLLERS_OF:
+                match = _HOST.match(statement.values[0].text)
+                found += [name for name in (match.groups() if match else ()) if name and not _IP.match(name)]
+    return found
 
 
 def controller(conf: Configuration) -> tuple[str, tuple[str, ...]]:
@@ -149,10 +162,9 @@ def _socket(conf: Configuration) -> str:
     return words.get("socket", "")
 
 
-def _more_files(folder: str, known: Iterable[str]) -> dict[str, str]:
+def _more_files(folder: str) -> dict[str, str]:
     """Other small files of the folder that daemons may open (job_submit.lua, plugstack.conf.d); nothing secret."""
     found: dict[str, str] = {}
-    have = frozenset(known)
     entries = 0
     for place, folders, names in os.walk(folder) if folder else ():
         folders.sort()
@@ -162,7 +174,7 @@ def _more_files(folder: str, known: Iterable[str]) -> dict[str, str]:
             inside = os.path.relpath(path, folder)
             if entries > _MORE_ENTRIES or len(found) >= _MORE_FILES:
                 return found
-            if inside not in have and name not in _NEVER and path.suffix not in _SECRET:
+            if name not in _NEVER and path.suffix not in _SECRET:
                 text = _small(path)
                 if text is not None:
                     found[inside] = text
@@ -196,11 +208,22 @@ def _exists(slurm: Slurm) -> Callable[[str], bool]:
     return lambda path: Path(slurm.root or "/", path.lstrip("/")).exists()
 
 
+_PLUGINS = ("usr/lib/*/slurm*", "usr/lib64/slurm*", "usr/lib/slurm*", "usr/local/lib*/slurm", "opt/slurm/lib*/slurm")
+
+
+def _plugins(slurm: Slurm) -> frozenset[str]:
+    """Names of plug-ins, "select_cons_tres"; empty where their folder is not found."""
+    base = Path(slurm.root or "/")
+    folder = next((found for pattern in _PLUGINS for found in sorted(base.glob(pattern))
+                   if (found / "select_linear.so").exists()), None)
+    return frozenset(path.stem for path in folder.glob("*.so")) if folder is not None else frozenset()
+
+
 def _may_have_cgroups() -> bool:
     """Whether groups can be made here, with what jobs are held by."""
     words = ",".join(h.options for h in cgroups.mounted())
     if not all(name in words for name in _CONTROLLERS):
         return False                     # version 2 wants systemd, which a proof does not have
-    made = groups(f"proof-try-{os.getpid()}")
+    made = groups(f"proof-try-{os.getpid()}-{threading.get_ident():x}")      # proofs may go side by side
     remove_groups(made)
     return bool(made)
