@@ -16,8 +16,9 @@ from hpcadmin.errors import UsageError
 
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
 MAX_OF_A_RULE = 500
-# Rules that look at every key alike. Of a key that a rule of its own speaks of at the same place, they are left out.
-_GENERAL = ("versions.",)
+# Rules that look at every key alike, and what comes out of a proof as of the inventory. Of a key that a rule of its own
+# speaks of at the same place, they are left out.
+_GENERAL = ("versions.", "proof.agrees")
 # What findings of pasted texts and of real daemons are called.
 _OTHER_ORIGIN = ("text", "text.read", "text.assumed", "text.fragment", "text.counts", "proof", "proof.agrees")
 
