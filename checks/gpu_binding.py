@@ -20,7 +20,10 @@ Measured for the node:
   shared_gpus   device files that more than one job may open; expected: 0. ConstrainDevices, as above.
   shared_cpus   CPUs that more than one job may run on; expected: 0. ConstrainCores and TaskPlugin, as above.
   given_gpus    how many different GPUs Slurm gave the jobs; expected: all of the node. Gres= in slurm.conf.
-GPUs cut into MIG devices are not tested.
+
+The jobs ask for one core each and, where GPUs are near some CPUs only, for --gres-flags=enforce-binding. Slurm then
+takes a core on each socket that the GPUs are near, and on every socket where gres.conf has no Cores=. GPUs cut into MIG
+devices are not tested.
 """
 
 from __future__ import annotations
@@ -75,9 +78,12 @@ def steps(context: Context) -> tuple[Step, ...]:
     if node.gpus and not node.gpu_files:
         raise ParseError(node.gpu_files_why or "the device files of its GPUs are not known", where=node.name,
                          hint="hpcadmin discover shows what is missing")
+    # Where all CPUs are near all GPUs, nothing needs to be asked for: a job that asks takes a core on every socket, and
+    # virtual machines often have as many sockets as CPUs.
+    some = any(len(cpus) < (node.cpus or 0) for cpus in node.gpu_cpus)
     # One core each: more may not be free, nor be near the GPUs.
     return tuple(Step(argv=("/bin/sh", "-c", SCRIPT, "gpu_binding", str(count), *node.gpu_files), role=Role.JOB,
-                      timeout_s=30.0, name=f"job with {_gpus(count)}", job=JobRequest(1, count))
+                      timeout_s=30.0, name=f"job with {_gpus(count)}", job=JobRequest(1, count, near_gpus=some))
                  for count in _counts(len(node.gpu_files), context))
 
 

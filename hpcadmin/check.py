@@ -105,12 +105,14 @@ class JobRequest:
     """What a step with role JOB asks of Slurm; its command is started once on each node of the job.
 
     cpus, gpus, memory_mib: on each node. anywhere: on so many nodes that Slurm chooses; 0: on the step's own nodes.
+    near_gpus: only CPUs that Slurm knows to be near the GPUs; it then takes one core on each socket that they are near.
     """
 
     cpus: int = 1
     gpus: int = 0
     memory_mib: int = 100
     anywhere: int = 0
+    near_gpus: bool = False
 
 
 @dataclass(frozen=True)

@@ -319,7 +319,7 @@ class _Run:
         except BaseException:
             self.s.job_ids += own.ids
             raise
-        self.s.job_ids = [*before, *own.left]
+        self.s.job_ids = [*before, *own.ids]
 
     def _result(self, run: JobRun, test_id: str) -> None:
         self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id))

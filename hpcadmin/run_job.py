@@ -40,7 +40,7 @@ class JobRun:
     id: int | None = None
     ending: str = ""                    # how it ended, when it did not say itself that it was done
     state: str = ""                     # as Slurm said last; "": not asked yet
-    reason: str = ""                    # why it waits, as Slurm says
+    reason: str = ""                    # why it waits, or waited last, as Slurm says
     dropped: bool = False               # given up by us for another's sake: not the cause of anything
     doomed: bool = False                # to be cancelled, and Slurm has not taken that yet
     collector: Collector = field(init=False)
@@ -103,7 +103,10 @@ class JobRun:
 
     def told(self, job: Job) -> bool:
         """What Slurm says of the job; whether it is ending: up to KillWait, 30 s, and then it is over."""
-        said, self.state, self.reason = (self.state, self.reason), job.base, job.reason
+        said = self.state, self.reason
+        self.state = job.base
+        if job.base == "PENDING":
+            self.reason = job.reason
         if job.hopeless and not self.ending:
             if self.job.step is None:
                 self.client.cancel([job.id])

@@ -141,12 +141,12 @@ class OwnJobs:
             return
         if any(run.finished and not run.collector.complete(test) for run in runs):
             self._drop(runs, "was cancelled: another job of this test came to nothing")
-        elif any("alone" in frame.flags for run in runs for frame in run.collector.frames(test)):
-            late = next(run for run in runs if run.waits)
-            self._not_run[test] = (
-                f"its {len(runs)} jobs could not run at one time: the {self._name(late)} waited"
-                f"{self._why(late)}; other jobs hold what it asks for, or no two jobs may be on one node here")
+        elif self._alone(test):
             self._drop(runs, "was cancelled: the other job of this test could not wait longer")
+
+    def _alone(self, test: str) -> list[JobRun]:
+        """Jobs that ran although another of their test had not begun."""
+        return [run for run in self._of[test] if any("alone" in f.flags for f in run.collector.frames(test))]
 
     def _room(self) -> None:
         """Do not wait for ever: not for a node that is away, nor for room where nothing moves."""
@@ -223,12 +223,8 @@ class OwnJobs:
 
     @property
     def ids(self) -> list[int]:
-        return [run.id for run in self.runs if run.id is not None]
-
-    @property
-    def left(self) -> list[int]:
-        """Jobs that could not be cancelled."""
-        return [run.id for run in self.runs if run.doomed and run.id is not None]
+        """Jobs that may still be there."""
+        return [run.id for run in self.runs if run.id is not None and (run.doomed or not run.finished)]
 
     def frames(self, test: str) -> tuple[Frame, ...]:
         """In the order of the test's steps."""
@@ -236,11 +232,18 @@ class OwnJobs:
 
     def not_run(self, test: str) -> str:
         """Why the test was not made although Slurm took its jobs, "" when it was."""
-        alone = any("alone" in frame.flags for frame in self.frames(test))
-        if alone or self.why_missing(test):
-            return self._not_run.get(test) or (f"its jobs did not begin within {MEET_S} s of each other, or did not "
-                                               "see each other's marks in the run folder" if alone else "")
-        return ""
+        alone = self._alone(test)
+        if not alone and not self.why_missing(test):
+            return ""
+        if not alone or test in self._not_run:
+            return self._not_run.get(test, "")
+        late = next((run for run in self._of[test] if run not in alone), None)
+        if late is not None and late.reason:
+            return (f"its {len(self._of[test])} jobs could not run at one time: the {self._name(late)} waited "
+                    f"{MEET_S} s and more{self._why(late)}; other jobs hold what it asks for, or no two such jobs fit "
+                    "on one node")
+        return (f"its jobs did not begin within {MEET_S} s of each other, or did not see each other's marks in the run "
+                "folder")
 
     def why_missing(self, test: str) -> str:
         """A refused job explains those that were cancelled for it."""

@@ -277,8 +277,8 @@ def test_the_head_of_the_script(tmp_path: Path) -> None:
 
 
 def own_plan(text: str) -> Plan:
-    return made(Scope.NODE, lambda c: tuple(Step(("sh", "-c", text), Role.JOB, job=JobRequest(gpus=n)) for n in (1, 3)),
-                ("n1",))
+    return made(Scope.NODE, lambda c: tuple(
+        Step(("sh", "-c", text), Role.JOB, job=JobRequest(gpus=n, near_gpus=True)) for n in (1, 3)), ("n1",))
 
 
 def start_own(plan: Plan, place: int, tmp_path: Path, *, meet_s: int = 60) -> "subprocess.Popen[bytes]":

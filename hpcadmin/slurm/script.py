@@ -66,7 +66,7 @@ def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: 
     step = test.steps[job.step or 0]
     count = len(step.nodes) or (step.job.anywhere if step.job else 1)
     wanted = step.job or JobRequest()
-    words = ["--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0", "-N", str(count), "-n", str(count),
+    words = ["--mpi=none", "--kill-on-bad-exit=0", "-N", str(count), "-n", str(count),
              "--ntasks-per-node=1", "-c", str(wanted.cpus)]
     place = step.nodes[0] if step.nodes else ANYWHERE
     parts = ["#!/bin/sh", *_own_directives(job, step, options, folder), "", f"SELF={quote(str(folder / 'script'))}",
@@ -84,7 +84,7 @@ def _own_directives(job: PlannedJob, step: Step, options: JobOptions, folder: Pa
         "ntasks-per-node": "1", "cpus-per-task": str(wanted.cpus),
         "time": str(job.time_limit_min), "gres": f"gpu:{wanted.gpus}" if wanted.gpus else "",
         # Else Slurm may take cores far from the GPU when those near it are taken.
-        "gres-flags": "enforce-binding" if wanted.gpus else "", "mem": f"{wanted.memory_mib}M",
+        "gres-flags": "enforce-binding" if wanted.gpus and wanted.near_gpus else "", "mem": f"{wanted.memory_mib}M",
     }
     return [f"#SBATCH --{key}={_value(key, text)}" for key, text in asked.items() if text] + ["#SBATCH --no-requeue"]
 
