@@ -381,3 +381,16 @@ def test_ten_thousand_nodes_are_compared_fast() -> None:
     assert len(found.differences) == 41
     assert text.text(found)
     assert time.process_time() - began < 5.0
+
+
+def test_what_the_version_refuses_of_the_new_side() -> None:
+    found = diff("SelectType=select/cons_tres\n", "SelectType=select/cons_res\nCacheGroups=0\n", V2411)
+    assert {(d.weight, d.what) for d in found.differences} == {(Weight.FATAL, "SelectType"),
+                                                               (Weight.FATAL, "CacheGroups")}
+    assert "the new one: Slurm 24.11 does not start with it" in text.text(found)
+
+
+def test_faults_of_the_new_side_are_told() -> None:
+    found = diff("ClusterName=a\n", "ClusterName=a\nNodeName=n[1-2 CPUs=4\n")
+    assert not found.same and "FATAL" in text.text(found)
+    assert "no difference in what could be read" in text.text(found)

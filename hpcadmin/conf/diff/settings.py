@@ -84,6 +84,8 @@ def _difference(file: str, name: str, before: Value | None, after: Value | None,
     apply = sides.apply(file, name)
     was, will = ("" if value is None else shown(value) for value in (before, after))
     fatal = sides.fatal(file, before)
+    if not fatal and not sides.truth and (found := sides.fatal(file, after)):
+        fatal = f"the new one: {found}"      # what conf render writes was judged when it was written
     place = before.place if before else None
     if fatal:
         return Difference(Weight.FATAL, file, name, was, will, why=sides.why(after), means=fatal, place=place,
