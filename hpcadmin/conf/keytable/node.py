@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcadmin.conf.keytable.kinds import Apply, Form, Key, table
+from hpcadmin.conf.keytable.kinds import OLDEST, Apply, Effect, Form, Key, table
 
 _NODE = table(
     "NodeName",
@@ -23,7 +23,9 @@ KEYS = (
     *table("NodeSet", {Form.TEXT: "NodeSet Feature Nodes"}),
     *table("DownNodes", {Form.TEXT: "DownNodes Reason State"}),
     *table("PowerAction", {Form.TEXT: "PowerAction+26.05 Location+26.05 Program+26.05"}),
-    *table("FrontendName", {Form.TEXT: """FrontendName-25.05 AllowGroups-25.05 AllowUsers-25.05 DenyGroups-25.05
+    *table("FrontendName", {Form.TEXT: """AllowGroups-25.05 AllowUsers-25.05 DenyGroups-25.05
                                           DenyUsers-25.05 FrontendAddr-25.05 Reason-25.05 State-25.05""",
-                            Form.UINT16: "Port-25.05"}),
+                            Form.UINT16: "Port-25.05"},
+           Key("FrontendName", changes=((OLDEST, Effect.FATAL),),
+               note="only builds of 22.05 to 24.11 with --enable-front-end have it")),
 )
