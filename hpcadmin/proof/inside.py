@@ -163,7 +163,7 @@ def _node(node: Mapping[str, Any], spec: Spec, controller: subprocess.Popen[byte
         fake.write_text(node["detected"])
     log = f"{space.STATE}/slurmctld.log"
     before = Path(log).stat().st_size
-    first = spawn(lambda: _node_main(node, spec, folder))
+    first, inner = spawn(lambda: _node_main(node, spec, folder))
     said = f"{folder}/slurmd.log"
     end = time.monotonic() + node["seconds"]
     found: dict[str, Any] = {"name": name, "late": False, "ended": False, "jobs": [], "slurmd": ""}
@@ -187,8 +187,9 @@ def _node(node: Mapping[str, Any], spec: Spec, controller: subprocess.Popen[byte
         found["slurmd"] = ask(["scontrol", "show", "slurmd", name], spec, more={"SLURMD_NODENAME": name})[1]
         for job in node["jobs"]:
             found["jobs"].append(ask(["/bin/sh", "-c", job], spec, seconds=30.0)[1])
+    # Its parent waits for it, and with it for all that it started: the next slurmd wants the same port.
     with contextlib.suppress(OSError):
-        os.kill(first, signal.SIGKILL)
+        os.kill(inner or first, signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.waitpid(first, 0)
     return {**found, "measured": read(f"{folder}/measured"), "gres": read(f"{folder}/gres")}
@@ -204,20 +205,28 @@ def judged(text: str) -> bool:
     return started and any(part.rstrip("*$~#%@-^!") in _FINAL for part in state.split("+")) and "*" not in state
 
 
-def spawn(main_of: Callable[[], None]) -> int:
-    """A child with mounts and processes of its own, where it is the first. Its end is the end of all it started."""
+def spawn(main_of: Callable[[], None]) -> tuple[int, int]:
+    """(child, grandchild), which has mounts and processes of its own and is the first of them: its end is the end of
+    all it started, and the child's. The grandchild is 0 where it could not be made."""
+    told, tells = os.pipe()
     middle = os.fork()
     if middle:
-        return middle
+        os.close(tells)
+        with os.fdopen(told, "rb") as stream:
+            text = stream.read(20)
+        return middle, int(text or b"0")
     code = 1
     try:
         space.die_with_parent()
         sc.unshare(sc.CLONE_NEWNS | sc.CLONE_NEWPID | sc.CLONE_NEWIPC)
         first = os.fork()
         if first:
+            os.write(tells, str(first).encode())
+            os.close(tells)
             code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
         else:
             space.die_with_parent()
+            os.close(tells)
             main_of()
             code = 0
     except (OSError, subprocess.SubprocessError) as exc:

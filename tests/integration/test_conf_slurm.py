@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +55,54 @@ def written(folder: Path, inventory: Inventory, version: str = "22.05", **site: 
     return folder
 
 
+class Own:
+    """The proofs of one test: their folders are all below one of its own, whatever else is proven on this machine."""
+
+    def __init__(self, tmp: Path) -> None:
+        self.tmp = tmp
+        tmp.mkdir()
+        self.names: set[str] = set()     # of folders that were seen, after which control groups are named
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**environment(), "TMPDIR": str(self.tmp)}, start_new_session=True)
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        process = self.start("-m", "hpcadmin", *argv)
+        with ThreadPoolExecutor(1) as pool:
+            said = pool.submit(process.communicate, timeout=120)
+            while not said.done():
+                self.look()
+                time.sleep(0.02)
+        return subprocess.CompletedProcess(argv, process.returncode, *said.result())
+
+    def look(self) -> None:
+        self.names |= {path.name for path in self.tmp.glob("hpcadmin-proof-*")}
+
+    def processes(self) -> list[str]:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"hpcadmin.proof.inside" in command and bytes(self.tmp) in command:
+                found.append(f"process {folder.name}")
+        return found
+
+    def left(self) -> list[str]:
+        """Folders, control groups, mounts and processes; what was killed takes a moment."""
+        for _ in range(100):
+            found = [str(path) for path in self.tmp.glob("hpcadmin-proof-*")] + self.processes()
+            found += [str(path) for name in self.names
+                      for path in Path("/sys/fs/cgroup").glob(f"*/hpcadmin-lab-{name}*")]
+            found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.tmp) in line]
+            if not found:
+                return []
+            time.sleep(0.05)
+        return found
+
+
 def hpcadmin(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "hpcadmin", *argv], capture_output=True, text=True, timeout=120,
                           check=False, env=environment())
@@ -61,30 +111,6 @@ def hpcadmin(*argv: str) -> subprocess.CompletedProcess[str]:
 def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "HPCADMIN_"))}
     return {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-
-
-def left_behind() -> list[str]:
-    """Folders, control groups, mounts and daemons of proofs."""
-    found = [str(path) for path in Path("/tmp").glob("hpcadmin-proof-*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob("*/hpcadmin-lab-*proof*")]
-    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "hpcadmin-proof" in line]
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"hpcadmin.proof.inside" in (folder / "cmdline").read_bytes():
-                found.append(f"process {folder.name}")
-        except OSError:
-            continue
-    return found
-
-
-def gone(before: list[str]) -> list[str]:
-    """What is there now and was not before; what was killed takes a moment."""
-    for _ in range(100):
-        new = [item for item in left_behind() if item not in before]
-        if not new:
-            return []
-        time.sleep(0.05)
-    return new
 
 
 TWO = m.inventory((m.names("h", 4), m.H100), (m.names("c", 2), m.BIG_CPU))
@@ -96,10 +122,10 @@ def test_the_command_proves_rendered_files(tmp_path: Path, suite: str) -> None:
     version = f"{found.version[0]}.{found.version[1]:02}"
     folder = written(tmp_path / "slurm", TWO, version)
     stored.save(tmp_path / "inventory.json", TWO)
-    before = left_behind()
+    own = Own(tmp_path / "own")
     root = ["--slurm-root", found.root] if found.root else []
-    done = hpcadmin("conf", "check", str(folder), "--with-slurmd", *root, "--inventory",
-                    str(tmp_path / "inventory.json"), "--slurm-version", version, "--json")
+    done = own.run("conf", "check", str(folder), "--with-slurmd", *root, "--inventory",
+                   str(tmp_path / "inventory.json"), "--slurm-version", version, "--json")
     told = json.loads(done.stdout)
     assert done.returncode == 0, (told["findings"], done.stderr)
     assert told["proof"]["proven"] is True
@@ -107,7 +133,8 @@ def test_the_command_proves_rendered_files(tmp_path: Path, suite: str) -> None:
     assert {kind["nodes"]: (kind["state"], kind["gres"]) for kind in told["proof"]["kinds"]} == {
         "h[01-04]": ("IDLE", "gpu:h100:8(S:0-1)"), "c[01-02]": ("IDLE", "(null)")}
     assert all(change["why"] for change in told["proof"]["changed_in_copy"])
-    assert gone(before) == []
+    assert own.names
+    assert own.left() == []
 
 
 def test_what_slurm_refuses_fails_with_its_line(tmp_path: Path) -> None:
@@ -151,13 +178,18 @@ def test_fewer_cores_than_the_line_says_are_seen(tmp_path: Path) -> None:
     assert "Low socket*core*thread count" in proof.findings[0].what
 
 
-def test_memory_is_compared_with_the_inventory(tmp_path: Path) -> None:
-    """slurmd itself cannot tell: it has this machine's."""
+def test_memory_and_sockets_are_compared_with_the_inventory_once(tmp_path: Path) -> None:
+    """slurmd has this machine's memory; of sockets it says what the inventory says."""
     folder = written(tmp_path / "slurm", TWO)
+    text = (folder / "slurm.conf").read_text()
+    (folder / "slurm.conf").write_text(text.replace("Sockets=2 CoresPerSocket=48", "Sockets=4 CoresPerSocket=24"))
     smaller = m.inventory((m.names("h", 4), replace(m.H100, memory_mib=1_000_000)), (m.names("c", 2), m.BIG_CPU))
-    proof = prove(read_folder(folder), str(folder), smaller)
-    assert [(f.severity, f.rule) for f in proof.findings] == [(Severity.INVALID, "proof.agrees")]
-    assert "has 1000000 MiB" in proof.findings[0].what
+    assert [f.what[:9] for f in prove(read_folder(folder), str(folder), smaller).findings] == ["Sockets=4"]
+    stored.save(tmp_path / "inventory.json", smaller)
+    done = hpcadmin("conf", "check", str(folder), "--with-slurmd", "--inventory", str(tmp_path / "inventory.json"),
+                    "--slurm-version", "22.05", "--json")
+    found = [(f["severity"], f["rule"]) for f in json.loads(done.stdout)["findings"] if f["severity"] != "NOTE"]
+    assert found == [("INVALID", "drift.memory"), ("WRONG", "drift.cpus")]
 
 
 @PARAMETERS
@@ -191,26 +223,29 @@ def test_uneven_packages_and_memory_without_cpus() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_it_is_ended(tmp_path: Path, how: signal.Signals) -> None:
+def test_nothing_is_left_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                          how: signal.Signals) -> None:
     case = next(c for c in CASES if c.name == "V")
     files = conf(case)
     program = ("from hpcadmin.proof.cell import ask\nfrom hpcadmin.proof.parts import Cluster, Hardware, NodeRun\n"
                f"from hpcadmin.proof.slurm import find\nnode = NodeRun('vm', Hardware({case.cpus!r}), "
                f"wait_for_files=True)\nask(find(), Cluster({files!r}, (node,), keep_cgroups=True))\n")
-    before = left_behind()
-    process = subprocess.Popen([sys.executable, "-c", program], env=environment(), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)
+    own = Own(tmp_path / "own")
+    process = own.start("-c", program)
     for _ in range(200):
-        if any(item.startswith("process") for item in left_behind() if item not in before):
+        own.look()
+        if own.processes():
             break
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(how)
-    process.wait(30)
+    process.communicate(timeout=30)
+    assert own.names
     if how is signal.SIGKILL:
         # Its own folder it cannot take away; the next proof does.
+        monkeypatch.setattr(tempfile, "tempdir", str(own.tmp))
         prove(configure(conf(CASES[-1])), "")
-    assert gone(before) == []
+    assert own.left() == []
 
 
 def test_what_cannot_be_proven_is_one_line(tmp_path: Path) -> None:
