@@ -84,8 +84,6 @@ def _nodes(conf: Conf) -> Iterator[Finding]:
                           node.line)
         if not shown:
             yield from _counts(node)
-        elif node.get("real_memory") == 1:
-            yield Finding(f"{node.name}: RealMemory=1: it is not configured", node.line, note=True)
         types = types_of(node.get("gres"))
         if len(types) > 1:
             yield Finding(f"{node.name}: mixed GPU types on one node ({', '.join(sorted(types))}): each needs its own "
@@ -252,6 +250,8 @@ def across(conf: Conf, document: Document) -> Iterator[Finding]:
                           if n >= node.line and "Gres=(null)" in text), node.line)
             yield Finding(f"{node.name}: Gres=(null) although gres.conf has {plural(len(conf.gres), 'GPU line')}: the "
                           "node's own definition needs Gres= as well", where)
+        if node.source == "scontrol show node" and node.get("real_memory") == 1:
+            yield Finding(f"{node.name}: RealMemory=1: it is not configured", node.line, note=True)
     detected = {line.type for line in conf.gres if line.detected}
     wanted = {kind for text, _ in conf.wanted for kind in types_of(text)}
     for kind in sorted(wanted - detected) if detected else ():

@@ -49,6 +49,7 @@ class Conf:
     types: tuple[str, ...] | None = None     # GresTypes=
     includes: list[int] = field(default_factory=list)
     whole: bool = False              # it has what only a whole slurm.conf has
+    open: list[int] = field(default_factory=list)    # lines with values of a template
     findings: list[Finding] = field(default_factory=list)
     lines: set[int] = field(default_factory=set)
     _node: dict[str, Any] = field(default_factory=dict)              # NodeName=DEFAULT, so far
@@ -67,6 +68,7 @@ def collect(lines: Sequence[str]) -> Conf:
     for record in records(lines):
         if _taken(record, lines, found):
             found.lines.add(record.line)
+            found.open += [record.line] if record.open else []
     for number, line in enumerate(lines, 1):
         if "gpu:" in line:
             match = _BARE_GRES.match(line)
@@ -143,7 +145,7 @@ def _node(record: Record, lines: Sequence[str], found: Conf) -> None:
             found._node.update(values)
             return
         values = {**found._node, **values}
-    found.nodes.append(NodeLine(name, record.line, source, values, frozenset(keys), record.section))
+    found.nodes.append(NodeLine(name, record.line, source, values, frozenset(keys), record.piece))
 
 
 def _asked(lines: Sequence[str], at: int) -> bool:

@@ -39,6 +39,11 @@ LINES = "the NodeName and gres.conf lines, and "
 
 
 MAX_OTHERS = 50
+MAX_BROKEN = 2000                # lines of a text that may be a mail
+_UNLOADED = re.compile(r"Couldn't load specified plugin name for (\w{1,30}/\w{1,30}):")
+_BREAKS = re.compile(r"(?:error|fatal|warning|Reason=|reason|gres|GRES|Low |node|file|Slurm|plugin)")
+# A line of its own: a date, a daemon's name, a key.
+_STARTS = re.compile(r"\s{0,20}(?:\[|\d{4}-|[A-Z][a-z]{2} +\d|slurm|[A-Za-z]\w{1,40}=|[a-z]{4,9}: |#|\$)")
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Log:
     right: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     said: set[str] = field(default_factory=set)
+    unloaded: frozenset[str] = frozenset()       # plug-ins that are there and did not load
 
     def say(self, text: str, line: int, *, note: bool = False) -> bool:
         """Once, however often the log repeats it."""
@@ -60,9 +66,10 @@ class Log:
 
 
 def collect(lines: Sequence[str]) -> Log:
-    log = Log()
+    log = Log(unloaded=frozenset(match[1] for line in lines if "Couldn't load" in line
+                                 for match in _UNLOADED.finditer(line)))
     ignored = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in _messages(lines):
         if not _worth(line):
             continue
         before = len(log.findings), len(log.missing), len(log.known)
@@ -86,10 +93,25 @@ def collect(lines: Sequence[str]) -> Log:
     return log
 
 
+def _messages(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; those in a JSON string one by one, and what a mail program has broken as one."""
+    broken = len(lines) <= MAX_BROKEN
+    for number, line in enumerate(lines, 1):
+        if "\\n" in line:
+            yield from ((number, piece) for piece in line.replace('\\"', '"').split("\\n"))
+            continue
+        below = lines[number] if broken and number < len(lines) else ""
+        if below.strip() and _BREAKS.search(line) and not _STARTS.match(below) and not any(told(line)):
+            both = f"{line.rstrip()} {below.strip()}"
+            yield number, both if any(told(both)) and not any(told(below)) else line
+        else:
+            yield number, line
+
+
 def _others(lines: Sequence[str], log: Log) -> None:
     """Errors of the daemons that no pattern is for: quoted, fatal ones as faults."""
     slurms, seen, known = bool(log.lines) or any("slurm" in line for line in lines), set(log.lines), 0
-    for number, line in enumerate(lines, 1) if slurms else ():
+    for number, line in _messages(lines) if slurms else ():
         found = other(line) if number not in seen and not any(told(line)) else None
         if found and known < MAX_OTHERS:
             how, what = found
@@ -216,7 +238,9 @@ def _pair(log: Log, configured: dict[str, int], hardware: dict[str, int]) -> Non
 
 def _words(line: str, number: int, log: Log) -> None:
     for message, text in told(line):
-        if log.say(text, number, note=message.note) and message.missing:
+        unloaded = next((each for each in log.unloaded if text.startswith(f"this Slurm has no plugin {each}:")), "")
+        said = f"{unloaded} could not be loaded: fatal" if unloaded else text
+        if log.say(said, number, note=message.note) and message.missing:
             log.missing.append(message.missing)
 
 

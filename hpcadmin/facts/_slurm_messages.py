@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hpcadmin.facts._base import clean
+from hpcadmin.facts._slurm_daemons import CGROUPS, NOT_CONFIGURATION, SETTINGS, Message, absent
+from hpcadmin.facts._slurm_daemons import message as _message
 
 _GRES_CONF = "gres.conf and what the node has"
 _TOPOLOGY = "topology.conf and the nodes of slurm.conf"
 _NODE = r"(?P<node>[A-Za-z0-9][\w.-]{0,100})"
 _LIST = r"(?P<node>[A-Za-z0-9][\w.,\[\]-]{0,200})"
-
-
-@dataclass(frozen=True)
-class Message:
-    """says: in our words, with the pattern's groups. missing: what is needed beside the message."""
-
-    pattern: re.Pattern[str]
-    says: str
-    missing: str = ""
-    note: bool = False
-
-
-def _message(pattern: str, says: str, missing: str = "", *, note: bool = False) -> Message:
-    return Message(re.compile(pattern), says, missing, note)
 
 
 MESSAGES = (
@@ -75,6 +62,53 @@ MESSAGES = (
              "gres.conf: mps and shard need a gpu line with File= ({what})", _GRES_CONF),
     _message(r"Ignoring gres\.conf record, invalid name: (?P<name>\S{1,60})",
              "{name} of gres.conf is not in GresTypes= of slurm.conf and is ignored", "slurm.conf"),
+    _message(r"gres\.conf for (?P<name>\w{1,40}), some records have \"?File\"? specification while others do not",
+             "gres.conf: some lines of {name} have File= and others do not: slurmd ends with a fatal error",
+             word="some records"),
+    _message(r"Some (?P<name>\w{1,40}) GRES in slurm\.conf have a type while others do not",
+             "Gres= of slurm.conf: some of {name} have a type and others do not: slurmd ends with a fatal error",
+             word="have a type"),
+    _message(r"File and MultipleFiles options are mutually exclusive",
+             "gres.conf: File= and MultipleFiles= on one line: slurmd ends with a fatal error", word="MultipleFiles"),
+    _message(r"requires that gres/gpu also be configured",
+             "GresTypes: mps and shard need gpu there as well: fatal", word="gres/gpu also"),
+    _message(r"Use of shared gres requires the use of select/cons_tres",
+             "mps and shard need SelectType=select/cons_tres: fatal", word="shared gres"),
+    _message(r"(?P<what>does not match env flags for previous GRES|contains \"no_gpu_env\", which must be mutually)",
+             "gres.conf: Flags= of lines of one name differ in the environment that they set: slurmd ends with a fatal "
+             "error", _GRES_CONF, word="env"),
+    _message(r"CPU affinity bitmask \((?P<mask>[^)]{1,200})\) does not fit within the CPUs configured for this node "
+             r"\((?P<cpus>\d{1,6})\)",
+             "a GPU is near CPUs that the node line does not have (CPUs={cpus}): slurmd ends with a fatal error; write "
+             "the line as slurmd -C prints it", "the NodeName line and slurmd -C", word="affinity bitmask"),
+    _message(r"duplicate node-local AutoDetect specification does not match",
+             "gres.conf: two values of AutoDetect= for one node: slurmd ends with a fatal error", word="AutoDetect"),
+    _message(r"In-line AutoDetect requires NodeName",
+             "gres.conf: AutoDetect= on a line with Name= needs NodeName= first", word="In-line"),
+    _message(r"A line in gres\.conf for GRES (?P<name>[\w:.-]{1,80}) has (?P<count>\d{1,9}) more configured "
+             r"than expected",
+             "gres.conf has {count} of {name} more than Gres= of slurm.conf: the rest is not used", note=True,
+             word="more configured"),
+    _message(r"has CPUs configured for only some of the records on node (?P<node>[\w.-]{1,100})",
+             "{node}: Cores= on some lines of gres.conf and not on all: all or none", word="only some"),
+    _message(r"MIG mode is enabled, but no MIG devices were found",
+             "a GPU is in MIG mode and has no MIG devices: no GPU is reported for it; make instances, or turn MIG off",
+             _GRES_CONF, word="MIG"),
+    _message(r"cpu_set_bitstr is empty",
+             "NVML tells no CPUs for a GPU (a virtual machine or a cpuset): AutoDetect=nvml is fatal there; "
+             "File= lines with AutoDetect=off", word="cpu_set_bitstr"),
+    _message(r"Cannot use AutoDetect on cloud/dynamic node \"?(?P<node>[\w.-]{1,100})",
+             "{node} is a cloud or dynamic node: slurmctld's gres.conf needs its lines, not AutoDetect=",
+             word="AutoDetect"),
+    _message(r"gres/(?P<name>\w{1,40}) lacks \"File=\" parameter for node (?P<node>[\w.-]{1,100})",
+             "{node}: gres.conf has no File= for {name}", _GRES_CONF, word="lacks"),
+    _message(r"Discarding gres/'?(?P<name>\w{1,20})'? configuration \(File=(?P<file>[^)]{1,200})\) without matching",
+             "gres.conf: the {name} line with File={file} has no gpu line of that file, and is discarded",
+             word="Discarding"),
+    _message(r"(?P<what>Bad GRES configuration|Invalid GRES configured on node \S{1,100}): (?P<value>\S{1,100})",
+             "Gres={value} is no GRES of this cluster (GresTypes=), or not of its form", word="GRES"),
+    _message(r"No plugin configured to process GRES data from node (?P<node>[\w.-]{1,100}) \(Name:(?P<name>\w{1,40})",
+             "{node} reports {name}, which is not in slurmctld's GresTypes=", "slurm.conf", word="No plugin"),
     _message(r"MultipleFiles does not contain multiple files",
              "gres.conf: MultipleFiles= with one file: it is File= then"),
     _message(r"unknown autodetect flag '?(?P<value>[\w-]{1,40})",
@@ -94,11 +128,16 @@ MESSAGES = (
              "{key} {node} is defined twice in slurm.conf: the second line is refused"),
     _message(r"Parsing error at unrecognized key: (?P<key>[\w.-]{1,60})",
              "{key} is no key of this file in this version of Slurm: the file is refused"),
-    _message(r"Parse error in file (?P<file>\S{1,200}) line (?P<at>\d{1,7}): (?P<text>.{1,120})",
+    _message(r"Parse error in file (?P<file>\S{1,200}) line (?P<at>\d{1,7}): \"?(?P<text>.{1,120}?)\s{0,9}"
+             r"(?:\"{1,2}\s{0,9}\Z|\Z)",
              "{file}, line {at} cannot be parsed: {text}"),
     _message(r"(?:cannot find \w{1,20} plugin for|Couldn't find the specified plugin name for|"
-             r"cannot create \w{1,20} context for) (?P<plugin>[\w/]{1,60})",
-             "this version of Slurm has no plugin {plugin}"),
+             r"[Cc]an't find plugin for) (?P<plugin>\w{1,30}/\w{1,30})", "{absent}", word="plugin"),
+    _message(r"Couldn't load specified plugin name for (?P<plugin>\w{1,30}/\w{1,30}): (?P<what>[^\n]{1,80})",
+             "the plugin {plugin} is there and does not load ({what}): the lines before it say why", note=True,
+             word="plugin"),
+    _message(r"cannot create \w{1,20} context for (?P<plugin>\w{1,30}/\w{1,30})",
+             "{plugin} could not be started", note=True, word="context"),
     _message(r"option \"?(?P<key>\w{1,60})\"? is defunct",
              "{key} is no longer an option: remove it"),
     _message(r"Switch configuration (?P<switch>\S{1,100}) has invalid child \((?P<node>[^)\s]{1,100})\)",
@@ -113,6 +152,17 @@ MESSAGES = (
              "BlockSizes: {size} is not the base size times a power of two: slurmctld ends with a fatal error",
              "topology.conf"),
     _message(r"No (?P<what>switches|blocks) configured", "topology.conf has no {what}", "topology.conf"),
+    _message(r"Switch configuration is not a tree", "the switches of topology.conf make a loop: slurmctld ends with a "
+             "fatal error", "topology.conf", word="not a tree"),
+    _message(r"Invalid node name \((?P<node>[^)]{1,100})\) in (?P<what>block|switch) config \((?P<name>[^)]{1,100})\)",
+             "{name}: {node} is no list of nodes: slurmctld ends with a fatal error", word="Invalid node name ("),
+    _message(r"(?P<what>Switch|Block) \((?P<name>[^)]{1,100})\) has already been defined",
+             "{name} is defined twice: slurmctld ends with a fatal error", word="already been defined"),
+    _message(r"Failed to load topology\.yaml(?:: (?P<what>[^\n]{1,100}))?",
+             "topology.yaml cannot be read: {what}: slurmctld ends with a fatal error", "topology.yaml",
+             word="topology.yaml"),
+    _message(r"Blocks do not contain any nodes and the BlockSizes are not set",
+             "topology.conf: blocks without Nodes= need BlockSizes=: slurmctld ends with a fatal error", word="Blocks"),
     _message(r"NodeNames=(?P<node>\S{1,100}) Sockets=# and SocketsPerBoard=# is invalid",
              "{node}: Sockets= and SocketsPerBoard= on one line: SocketsPerBoard is used, remove Sockets=",
              "the NodeName line"),
@@ -131,21 +181,25 @@ MESSAGES = (
     _message(r"gres/(?P<name>\w{1,40}) count repor(?:t|te)?\s",
              "gres/{name}: fewer reported than configured: INVAL", _GRES_CONF),
 )
-WORDS = ("GRES", "gres", "Links", "NodeName", "NodeHostName", "Pars", "plugin", "topo context", "defunct", "witch",
+ALL = (*MESSAGES, *SETTINGS, *CGROUPS, *NOT_CONFIGURATION)
+WORDS = (*sorted({each.word for each in ALL if each.word}),
+         "GRES", "gres", "Links", "NodeName", "NodeHostName", "Pars", "plugin", "topo context", "defunct", "witch",
          "locks", "Block", "SocketsPerBoard", "slurm.conf", "Low ", "GPU", "autodetect", "NodeAddr", "SHAR", "Multiple",
          "stat(", "duplicate")
 _DAEMON = re.compile(
-    r"(?:\b(?:slurmd|slurmctld|slurmdbd|scontrol|sinfo)(?:-[\w.-]{1,80})?(?:\[\d{1,9}\])?: |"
+    r"(?:\b(?:slurmd|slurmctld|slurmdbd|slurmrestd|scontrol|sinfo|squeue|sacctmgr|sacct|sdiag|sprio|sshare)"
+    r"(?:-[\w.-]{1,80})?(?:\[\d{1,9}\])?: |"
     r"\[\d{4}-\d\d-\d\dT[\d:.]{8,15}\] )(?:slurm\w{1,5}: )?(?P<how>fatal|error): (?P<what>.{1,300})")
 
 
 def told(line: str) -> Iterator[tuple[Message, str]]:
     """Each message of the line, with the words for it."""
     if any(word in line for word in WORDS):
-        for message in MESSAGES:
-            match = message.pattern.search(line)
+        for message in ALL:
+            match = message.pattern.search(line) if message.word in line else None
             if match:
                 words = {key: clean(value or "", 200) for key, value in match.groupdict().items()}
+                words["absent"] = absent(words.get("plugin", ""))
                 yield message, message.says.format(**words)
 
 

@@ -6,12 +6,28 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpcadmin.facts._slurm_paste import OPEN
+
 _WORD = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_]{0,40})=(\"[^\"]{0,4000}\"|[^\s\"]{0,4000})")
 _LOG = re.compile(r"\s*(?:\[[0-9T:. -]{8,40}\]|[a-z]+d(?:-[\w.-]+)?:)\s")
 _HEADING = re.compile(r"\s*#{2,}(?!#)\s*([^\s#].{0,119})$")
 # A list's dash, a quote mark or a YAML bar before the line.
 _OPENING = re.compile(r"\A(?:[-+>|*`\"']\s?){1,3}")
 MAX_JOINED = 200
+_ESCAPED = re.compile(r"\\[nr]")          # the end of a line in a JSON string
+_DECORATION = re.compile(r"(?:`{1,3}|\*\*|\\?\")+\Z")
+_NODE_ONLY = frozenset({
+    "cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "realmemory",
+    "tmpdisk", "gres", "feature", "features", "weight", "nodeaddr", "nodehostname", "memspeclimit", "corespeccount",
+    "cpuspeclist", "state"})
+# What can only go on with a line that a mail program has broken: no settings of their own have these names.
+_GOES_ON = {
+    "nodename": _NODE_ONLY,
+    "partitionname": frozenset({
+        "nodes", "default", "maxtime", "defaulttime", "state", "oversubscribe", "prioritytier", "priorityjobfactor",
+        "qos", "allowqos", "allowaccounts", "allowgroups", "hidden", "minnodes", "maxnodes", "lln", "rootonly"}),
+    "name": frozenset({"file", "type", "cores", "cpus", "links", "flags", "count", "multiplefiles"})}
+_FIRST = re.compile(r"\s{0,20}(?:[-+>|*`\"']\s?){0,3}([A-Za-z]{2,40})=")
 
 
 @dataclass(frozen=True)
@@ -23,6 +39,8 @@ class Record:
     text: str = ""
     heading: str = ""
     section: int = 0                 # which heading, by number
+    piece: int = 0                   # the same with prose between lines counted as well
+    open: bool = False               # a value is a template's
 
     @property
     def first(self) -> str:
@@ -31,7 +49,7 @@ class Record:
 
 def records(lines: Sequence[str]) -> Iterator[Record]:
     """Every logical line that has the form, continuations (a backslash at the end) joined."""
-    heading, section = "", 0
+    heading, section, prose = "", 0, 0
     number = 0
     while number < len(lines):
         start, text = number, lines[number]
@@ -40,19 +58,45 @@ def records(lines: Sequence[str]) -> Iterator[Record]:
         if found:
             heading, section = found[1], section + 1
             continue
+        if "=" not in text:
+            bare = text.strip()
+            prose += bool(bare) and not bare.startswith("#") and bare[:8].lower() != "include "
+            continue
+        if "\\n" in text and _ESCAPED.search(text):
+            for piece in _ESCAPED.split(text.replace('\\"', '"')):
+                yield from _record(_bare(piece), piece, start, (heading, section, section + prose))
+            continue
         parts = [_bare(text)]
         while parts[-1].endswith("\\") and number < len(lines) and number - start < MAX_JOINED:
             parts[-1] = parts[-1][:-1]
             parts.append(_bare(lines[number]))
             number += 1
-        bare = " ".join(part.strip() for part in parts)
-        if _LOG.match(text):
-            if "Gres Name=" not in bare:
-                continue                 # slurmd -G prints its GRES like log lines
-            bare = bare[bare.index("Gres Name="):]
-        keys = {match[1].lower(): match[2].strip('"') for match in _WORD.finditer(bare)} if "=" in bare else {}
-        if keys:
-            yield Record(start + 1, keys, _OPENING.sub("", bare), heading, section)
+        while number < len(lines) and number - start < MAX_JOINED and _goes_on(parts[0], lines[number]):
+            parts.append(_bare(lines[number]))
+            number += 1
+        yield from _record(" ".join(part.strip() for part in parts), text, start,
+                           (heading, section, section + prose))
+
+
+def _record(bare: str, text: str, start: int, where: tuple[str, int, int]) -> Iterator[Record]:
+    if _LOG.match(text):
+        if "Gres Name=" not in bare:
+            return                       # slurmd -G prints its GRES like log lines
+        bare = bare[bare.index("Gres Name="):]
+    words = [(match[1].lower(), match[2].strip('"')) for match in _WORD.finditer(bare)] if "=" in bare else []
+    keys = {key: _DECORATION.sub("", value) if value[-1:] in "`*\\" else value for key, value in words
+            if OPEN not in value}
+    if keys:
+        yield Record(start + 1, keys, _OPENING.sub("", bare.lstrip()), *where, len(keys) < len(words))
+
+
+def _goes_on(first: str, line: str) -> bool:
+    """Whether the line can only be the rest of the one that begins with `first`."""
+    opens, goes = _FIRST.match(first), _FIRST.match(line)
+    if not opens or not goes or "Arch=" in first:
+        return False
+    kind = "name" if " Name=" in first else opens[1].lower()
+    return goes[1].lower() in _GOES_ON.get(kind, ())
 
 
 def _bare(line: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcadmin.errors import UsageError
 from hpcadmin.facts import _slurm_checks as checks
-from hpcadmin.facts import _slurm_conf, _slurm_log, _slurm_tree, _slurm_yaml
+from hpcadmin.facts import _slurm_conf, _slurm_log, _slurm_paste, _slurm_tree, _slurm_yaml
 from hpcadmin.facts._reading import Document, Finding, Reading
 from hpcadmin.facts._slurm_conf import Conf, NodeLine
+from hpcadmin.facts._slurm_daemons import ELSEWHERE
 from hpcadmin.facts._slurm_gres import AUTODETECT, GresLine, gres_items, types_of
+from hpcadmin.facts._slurm_log import Log
+from hpcadmin.facts._slurm_tree import Tree
 from hpcadmin.hosts import expand
 
 FORMS = ("text",)
@@ -29,10 +32,40 @@ _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
 
 
+@dataclass(frozen=True)
+class _Side:
+    """A text, or what a patch has before or after it."""
+
+    document: Document
+    conf: Conf
+    tree: Tree | None
+    log: Log
+
+
+def _sides(document: Document) -> tuple[_Side, ...]:
+    return tuple(_Side(replace(document, lines=lines), _slurm_conf.collect(lines),
+                       _slurm_tree.collect(lines) or _slurm_yaml.collect(lines), _slurm_log.collect(lines))
+                 for lines in _slurm_paste.sides(_slurm_paste.plain(document.lines)))
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    return list({(each.what, each.line): each for each in findings}.values())
+
+
 def read(document: Document) -> tuple[Reading, ...]:
-    conf = _slurm_conf.collect(document.lines)
-    tree = _slurm_tree.collect(document.lines) or _slurm_yaml.collect(document.lines)
-    log = _slurm_log.collect(document.lines)
+    sides = _sides(document)
+    found = [reading for side in sides for reading in _read(side)]
+    if len(found) < 2:
+        return tuple(found)
+    before, after = found
+    said = _once((*before.findings, *after.findings))
+    known = {**after.known, "wrong": True if before.known["wrong"] else after.known["wrong"]}
+    return (replace(after, first=min(before.first, after.first), last=max(before.last, after.last), known=known,
+                    findings=tuple(said)),)
+
+
+def _read(side: _Side) -> tuple[Reading, ...]:
+    document, conf, tree, log = side.document, side.conf, side.tree, side.log
     lines = sorted({*conf.lines, *(tree.lines if tree else ()), *log.lines})
     if not lines:
         return ()
@@ -69,24 +102,26 @@ class Told:
     missing: tuple[str, ...]
     assumed: tuple[tuple[str, str], ...] = ()
     prose: bool = False              # words about a configuration, and no line of one
+    sides: tuple[tuple[tuple[str, ...], Conf], ...] = ()     # the lines, of a patch before and after it
 
 
 def told(document: Document) -> Told | None:
     """None where the text has nothing of Slurm's."""
-    conf = _slurm_conf.collect(document.lines)
-    tree = _slurm_tree.collect(document.lines) or _slurm_yaml.collect(document.lines)
-    log = _slurm_log.collect(document.lines)
-    if not (conf.lines or tree or log.lines):
+    sides = _sides(document)
+    if not any(side.conf.lines or side.tree or side.log.lines for side in sides):
         return None
-    found = (*checks.measured_findings(conf), *checks.across(conf, document), *log.findings,
-             *(tree.findings if tree else ()))
+    conf, tree, log = sides[-1].conf, sides[-1].tree, sides[-1].log
+    found = _once(each for side in sides for each in (
+        *checks.measured_findings(side.conf), *checks.across(side.conf, side.document), *side.log.findings,
+        *(side.tree.findings if side.tree else ())))
     right = (*log.right, *(tree.right if tree else ()), *_right(conf))
     both = bool(conf.nodes and conf.gres)
     missing = dict.fromkeys([*_missing(conf), *(what.removeprefix(_slurm_log.LINES) if both else what
                                                 for what in log.missing), *_slurm_log.unfinished(document.lines)])
     assumed = tuple((str(each["if"]), line) for each in _assumed(conf) for line in each["right_lines"])
-    return Told(conf, found, right, tuple(missing), assumed,
-                not conf.lines and not tree and not _is_log(document))
+    return Told(conf, tuple(found), right, tuple(missing), assumed,
+                not conf.lines and not tree and not _is_log(document),
+                tuple((tuple(side.document.lines), side.conf) for side in sides))
 
 
 def _is_log(document: Document) -> bool:
@@ -99,8 +134,8 @@ def _verdict(conf: Conf, findings: list[Finding]) -> bool | None:
     if any(not finding.note for finding in findings):
         return True
     sized = any(node.get("sockets") for node in conf.nodes)
-    if any(finding.note and finding.what.startswith("error: ") for finding in findings):
-        return None                      # messages that nothing here is known of
+    if any(finding.note and (finding.what.startswith("error: ") or ELSEWHERE in finding.what) for finding in findings):
+        return None                      # messages that nothing here is known of, or of something else
     if any(finding.note and finding.what.endswith(checks.OPEN) for finding in findings):
         return None
     mixed = any(len(types_of(node.get("gres"))) > 1 for node in conf.nodes)
@@ -165,6 +200,8 @@ def _gres_line(line: GresLine) -> dict[str, Any]:
 
 
 def _missing(conf: Conf) -> Iterator[str]:
+    if conf.open:
+        yield f"what the marks of a template stand for (line {conf.open[0]})"
     if conf.includes and not conf.nodes:
         yield "the files that it includes"
     if any(node.name is None for node in conf.nodes):

@@ -18,6 +18,7 @@ from hpcadmin.documents import clean_lines
 from hpcadmin.facts import Document
 from hpcadmin.facts import _reading as reading
 from hpcadmin.facts._slurm_conf import Conf
+from hpcadmin.facts._slurm_paste import OPEN, plain
 from hpcadmin.facts._slurm_text import Record, records
 from hpcadmin.facts.slurm_files import Told, told
 
@@ -59,7 +60,8 @@ def read_text(name: str, text: str) -> Pasted:
     """name: as it is to be shown. understood is False where nothing of Slurm's is in the text."""
     document = Document(name, lines=clean_lines(text))
     found = told(document)
-    rounds = _rounds(document.lines, found.conf if found else Conf())
+    sides = found.sides if found else ((plain(document.lines), Conf()),)
+    rounds = [each for lines, conf in sides for each in _rounds(lines, conf)]
     confs = tuple(map(_configuration, rounds))
     if found is None and not confs:
         return Pasted(name, (), (), (), understood=False)
@@ -72,7 +74,9 @@ def whole(text: str) -> Configuration | None:
     """The text as a slurm.conf where it is one, with all that a cluster needs and no line of anything else."""
     found = configure({"slurm.conf": text})
     said = {"clustername"} <= set(found.settings) and bool(found.nodes) and bool(found.partitions)
-    return found if said and not any(fault.fatal for fault in found.faults) else None
+    said = said and bool({"slurmctldhost", "controlmachine"} & set(found.settings))      # else it is a part of one
+    template = any(mark in text for mark in ("{{", "{%", "<%", "${"))
+    return found if said and not template and not any(fault.fatal for fault in found.faults) else None
 
 
 def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
@@ -85,11 +89,11 @@ def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
         file, line = placed
         now = rounds[-1]
         node = record.keys.get("nodename", "") if file == "slurm.conf" and record.first == "nodename" else ""
-        if node and now.nodes.get(node, record.section) != record.section and len(rounds) < MAX_ROUNDS:
+        if node and now.nodes.get(node, record.piece) != record.piece and len(rounds) < MAX_ROUNDS:
             rounds.append(_Round())
             now = rounds[-1]
         if node:
-            now.nodes[node] = record.section
+            now.nodes[node] = record.piece
         now.lines.setdefault(file, {})[record.line] = line
     return [each for each in rounds if each.lines]
 
@@ -97,6 +101,8 @@ def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
 def _placed(record: Record, sources: Mapping[int, str]) -> tuple[str, str] | None:
     """(file, line) of what is a line of slurm.conf, gres.conf or cgroup.conf; None of anything else."""
     text = _PREFIX.sub("", record.text)
+    if OPEN in text.split(None, 1)[0]:
+        return None                      # the name of a template's line is not known
     if record.line in sources:
         return ("slurm.conf", _pairs(text)) if record.first == "nodename" and sources[record.line] in (
             "slurm.conf", "scontrol create") else None
@@ -122,7 +128,7 @@ def _of_gres(record: Record) -> bool:
 def _pairs(text: str) -> str:
     """Its Key=Value words alone: what people write after a line is not of it."""
     return " ".join(f'{m[1]}="{m[2]}"' if m[2] is not None and " " in m[2] else f"{m[1]}={m[2] or m[3] or ''}"
-                    for m in _PAIR.finditer(text))
+                    for m in _PAIR.finditer(text) if OPEN not in m[0])
 
 
 def _configuration(part: _Round) -> Configuration:
