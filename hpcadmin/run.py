@@ -331,7 +331,7 @@ class _Run:
         context = context_of(check, params_of(self.s.suite, check), self.facts, test)
         if not_run:
             result = TestResult(test, not_run=not_run, simulated=context.simulated)
-            self.s.progress.line(f"  {test.check} {test.subject} not run: {not_run}")
+            self.s.progress.failure(f"{test.check} {test.subject} not run: {not_run}")
         else:
             result = read_result(test, frames, missing, check, context)
         self.results[test.id] = result

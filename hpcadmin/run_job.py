@@ -218,9 +218,9 @@ class JobRun:
         else:
             what = f"no output of step {step} ({role}) on {node}"
         if name in self.damaged:
-            return f"{what}: {name} is {self.damaged[name]}"
+            return f"{what}: jobs/{self.job.number}/{name} is {self.damaged[name]}"
         if self._pending.get(name) == test:
-            return f"{what}: it is cut off in {name}{self._because()}"
+            return f"{what}: it is cut off in jobs/{self.job.number}/{name}{self._because()}"
         return f"{what}{self._because() or self._step_words(test)}"
 
     def _because(self) -> str:

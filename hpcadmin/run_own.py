@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hpcadmin.errors import HpcadminError, SlurmError
 from hpcadmin.frames import Frame
-from hpcadmin.hosts import fold
 from hpcadmin.plan import MEET_S
 from hpcadmin.run_job import JobRun, wait_all
 from hpcadmin.run_progress import Progress
@@ -67,7 +66,7 @@ class OwnJobs:
             self._sweep(last=True)
         finally:
             with contextlib.suppress(HpcadminError):    # however it ends: what is there is kept
-                self._take_whole()
+                self._look()
 
     # --- submission ---------------------------------------------------------------------------------------------
 
@@ -137,12 +136,16 @@ class OwnJobs:
 
     def _pointless(self, test: str, runs: Sequence[JobRun]) -> None:
         """Cancel what can give no result any more: jobs that wait for one that is over, or that nobody waits for."""
-        if not any(run.waits for run in runs):
-            return
-        if any(run.finished and not run.collector.complete(test) for run in runs):
+        if self._broken(test):
             self._drop(runs, "was cancelled: another job of this test came to nothing")
         elif self._alone(test):
-            self._drop(runs, "was cancelled: the other job of this test could not wait longer")
+            self._drop([run for run in runs if run.waits],
+                       "was cancelled: the other job of this test could not wait longer")
+
+    def _broken(self, test: str) -> list[JobRun]:
+        """Jobs that are over and left no whole output, other than those that we gave up."""
+        return [run for run in self._of[test]
+                if run.finished and not run.dropped and not run.collector.complete(test)]
 
     def _alone(self, test: str) -> list[JobRun]:
         """Jobs that ran although another of their test had not begun."""
@@ -211,9 +214,7 @@ class OwnJobs:
 
     @staticmethod
     def _name(run: JobRun) -> str:
-        step = run.tests[run.job.stages[0].tests[0]].steps[run.job.step or 0]
-        where = f" on {fold(run.job.nodes)}" if run.job.nodes else ""
-        return f"{step.name or 'job'}{where}"
+        return run.tests[run.job.stages[0].tests[0]].steps[run.job.step or 0].name or "job"
 
     @staticmethod
     def _why(run: JobRun) -> str:
@@ -234,6 +235,8 @@ class OwnJobs:
         """Why the test was not made although Slurm took its jobs, "" when it was."""
         alone = self._alone(test)
         if not alone and not self.why_missing(test):
+            return ""
+        if self._broken(test):
             return ""
         if not alone or test in self._not_run:
             return self._not_run.get(test, "")
