@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hpcadmin.cli import complain
 from hpcadmin.cli._conf_check_text import Checked, as_plain, shown
 from hpcadmin.errors import StoreError, UsageError
 
@@ -57,7 +58,8 @@ def check(ctx: click.Context, /, *, paths: tuple[str, ...], as_json: bool, **opt
 
     PATH is a folder (else the site's conf_dir), files by their names (slurm.conf gres.conf), or any text that has lines
     of them: a mail, a paste, a log; "-" is the standard input.
-    Exit status: 0 nothing wrong, 1 findings above NOTE, 2 usage, 3 something is missing or cannot be read.
+    Exit status: 0 nothing wrong, 1 findings above NOTE, 2 usage, 3 something is missing or cannot be read, 4 slurmctld
+    did not answer (--live) and nothing else is wrong.
     """
     from hpcadmin.site import load_site
     site = load_site(ctx.obj["site"])
@@ -88,10 +90,12 @@ def checked(paths: Sequence[str], site: Site, asked: Asked, more: Callable[[Situ
     given = sort_out(paths)
     inventory, notes = find_inventory(site, asked, files=bool(given.folder or given.files))
     situation = Situation(_nothing(), inventory=inventory, site=site)
+    problem = ""
     if asked.live:
         situation, problem = with_live(situation)
         if problem:
             given.incomplete.append(problem)
+            complain(f"{problem}; the files are judged without what runs")
     situation = replace(situation, versions=find_versions(site, asked, inventory, situation))
     results, files = [], []
     if given.folder or given.files:
@@ -108,7 +112,8 @@ def checked(paths: Sequence[str], site: Site, asked: Asked, more: Callable[[Situ
         if done is not None:
             results.append(done)
             files.append(name)
-    return Checked(_together(results), tuple(dict.fromkeys(given.incomplete)), notes, situation.asked, tuple(files))
+    return Checked(_together(results), tuple(dict.fromkeys(given.incomplete)), notes, situation.asked, tuple(files),
+                   problem)
 
 
 def _nothing() -> Configuration:
@@ -207,8 +212,8 @@ def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplet
     found = [run.judge(replace(situation, conf=conf, fragment=True, complete=False), ignore, leave=NOT_FOR_TEXTS)
              for conf in pasted.confs]
     own = run.sifted(pasted.findings, ignore)
-    return _together([replace(each, findings=tuple(in_text(f, shown_as) for f in each.findings)) for each in (
-        *found, own)])
+    return _together([replace(each, findings=tuple(in_text(f, shown_as, pasted.numbers) for f in each.findings))
+                      for each in found] + [replace(own, findings=tuple(in_text(f, shown_as) for f in own.findings))])
 
 
 def _content(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
+from hpcadmin.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
     from hpcadmin.conf.check.finding import Finding
@@ -17,17 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was judged, and how. incomplete: what could not be read or was not there; notes: what was not compared."""
+    """What was judged, and how. incomplete: what could not be read or was not there; notes: what was not compared;
+    unreachable: why slurmctld could not be asked, which is one of `incomplete`."""
 
     result: Result
     incomplete: tuple[str, ...]
     notes: tuple[str, ...]
     versions: tuple[Version, ...]
     files: tuple[str, ...]
+    unreachable: str = ""
 
     @property
     def status(self) -> int:
-        return EXIT_FAILED if self.result.failed else EXIT_INCOMPLETE if self.incomplete else EXIT_OK
+        """Findings before all else; an absent slurmctld where nothing else is wrong or missing."""
+        if self.result.failed:
+            return EXIT_FAILED
+        if any(what != self.unreachable for what in self.incomplete):
+            return EXIT_INCOMPLETE
+        return EXIT_UNREACHABLE if self.unreachable else EXIT_OK
 
 
 def shown(done: Checked) -> str:

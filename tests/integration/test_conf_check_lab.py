@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import conf_models as m
 import pytest
 
 from hpcadmin.cli import run
+from hpcadmin.conf.render import render
 
 pytestmark = [
     pytest.mark.lab,
@@ -169,10 +171,25 @@ def test_a_frozen_and_a_dead_controller(cluster: Cluster) -> None:
         status, _, told = cluster.check()
     finally:
         cluster.sh("head", "kill -CONT $(pidof slurmctld)")
-    assert status != 0 and time.monotonic() - begin < 90
+    # The files have findings of their own: they come first.
+    assert status == 1 and time.monotonic() - begin < 90
     assert "the Slurm controller does not answer" in told
     cluster.sh("head", "kill $(pidof slurmctld)")
     status, findings, told = cluster.check()
-    assert status != 0
+    assert status == 1
     assert "the Slurm controller does not answer" in told
     assert rule(findings, "live.reasons") == []
+
+
+def test_sound_files_without_a_controller(cluster: Cluster, tmp_path: Path) -> None:
+    """Where nothing else is wrong, that is the exit status."""
+    inventory = m.inventory((m.names("h", 2), m.H100))
+    for name, text in render(inventory, m.SITE).files.items():
+        (tmp_path / name).write_text(text)
+    done = cluster.hpcadmin("conf", "check", "--live", "--slurm-version", "22.05", str(tmp_path))
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "note:" not in line]
+    assert "slurmctld" in line and "does not answer" in line
+    assert "incomplete: slurmctld: " in done.stdout
+    (tmp_path / "gres.conf").unlink()
+    assert cluster.hpcadmin("conf", "check", "--live", str(tmp_path)).returncode == 1
