@@ -23,6 +23,7 @@ from hpcadmin.text import fold_ids
 
 WHOLE_SOCKETS: Version = (24, 11)
 ONE_SOCKET: Version = (25, 11)
+_OR_NONE = "; or leave the node line as it is, and Cores= out of all GPU lines of the node"
 _OS = "Cores= counts cores in the order of lstopo, not the CPUs of the operating system"
 
 
@@ -117,7 +118,8 @@ def boundary_of_hardware(situation: Situation) -> Iterator[Finding]:
 
 
 def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> tuple[tuple[str, ...], str]:
-    """What would be right for the node's GPUs together, and in words."""
+    """What would be right for the node's GPUs together, and in words. Of two ways the lines are those of the first; the
+    words tell the other, to leave Cores= out."""
     sets = {ids for _, _, ids in _of_group(group) if ids}
     sizes = {len(ids) for ids in sets if len(ids) < shape.total}
     size = next(iter(sizes)) if len(sizes) == 1 else 0
@@ -126,7 +128,7 @@ def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> 
     even = size and shape.total % size == 0 and group.node is not None and all(
         len(ids) == shape.total or (min(ids) % size == 0 and max(ids) - min(ids) == size - 1) for ids in sets)
     if not shape.said:
-        return ("NodeName=<what slurmd -C prints on the node>", omitted), (
+        return ("NodeName=<what slurmd -C prints on the node>",), (
             "CPUs= alone makes each CPU a socket: write Sockets= and CoresPerSocket= first")
     if not even or group.node is None:
         return (omitted,), "Without Cores= every core is as near"
@@ -134,15 +136,15 @@ def _virtual(situation: Situation, group: Alike, shape: Shape, value: Value) -> 
                                       "CoresPerSocket": str(size)}
     if size > shape.cores:
         text = f"sockets as the packages are, without {'l3cache_as_socket or ' if _has_l3(situation, group) else ''}"
-        return (node_line(group.node, {**changes, "Parameters": None}), omitted), (
-            f"Right are {text}numa_node_as_socket, or no Cores=")
+        return (node_line(group.node, {**changes, "Parameters": None}),), (
+            f"Right are {text}numa_node_as_socket{_OR_NONE}")
     own = all(version >= NODE_PARAMETERS for version in situation.asked)
     if own:
-        return (node_line(group.node, {**changes, "Parameters": "numa_node_as_socket"}), omitted), (
+        return (node_line(group.node, {**changes, "Parameters": "numa_node_as_socket"}),), (
             f"Right are NUMA nodes as sockets where they have {size} cores (slurmd -C "
-            "--parameters=numa_node_as_socket tells), or no Cores=")
-    return ("SlurmdParameters=numa_node_as_socket", node_line(group.node, changes), omitted), (
-        f"Right are NUMA nodes as sockets where they have {size} cores (slurmd -C tells once it is set), or no Cores=")
+            f"--parameters=numa_node_as_socket tells){_OR_NONE}")
+    return ("SlurmdParameters=numa_node_as_socket", node_line(group.node, changes)), (
+        f"Right are NUMA nodes as sockets where they have {size} cores (slurmd -C tells once it is set){_OR_NONE}")
 
 
 def _has_l3(situation: Situation, group: Alike) -> bool:

@@ -34,6 +34,7 @@ class Life:
     note: str = ""
     young: bool = False
     unknown: bool = False
+    alone: bool = False                  # a key that is all of its line
 
     def in_version(self, version: Version) -> Effect | None:
         return next((effect for v, effect, _ in self.effects if v == version), None)
@@ -55,7 +56,8 @@ def lives(kind: str, key: str, text: str) -> tuple[Life, ...]:
             found.setdefault(about, []).append((version, effect, _replaced(key, text, rule.value, rule.instead)))
             notes[about] = notes.get(about) or rule.note
     return tuple(Life(_what(kind, key, text, word, unknown=unknown), tuple(told_of), notes[word, unknown],
-                      not unknown and VERSIONS[-1] not in {v for v, _, _ in told_of}, unknown)
+                      not unknown and VERSIONS[-1] not in {v for v, _, _ in told_of}, unknown,
+                      not word and kind.endswith(".conf") and kind not in ("gres.conf", "topology.conf"))
                  for (word, unknown), told_of in found.items())
 
 
@@ -110,7 +112,8 @@ def _judged(situation: Situation, life: Life, place: Place, more: str) -> Iterat
         when = "" if len(spread) == len(VERSIONS) else f"{told(spread)}: "
         since = f"; from {show(_since(life))} on" if life.young else ""
         right = next((instead for v, _, instead in life.effects if v == versions[0]), "")
-        yield Finding(_severity(life, effect), f"{life.what}{more}", _noted(f"{when}{_MEANS[effect]}{since}", life),
+        text = f"{when}{_MEANS[effect]}{since}{'' if right else _left_out(life)}"
+        yield Finding(_severity(life, effect), f"{life.what}{more}", _noted(text, life),
                       (right,) if right else (), place,
                       versions=() if everywhere and set(asked) == set(versions) else only(situation, versions))
     if len(situation.versions) < 2 and not life.unknown:
@@ -134,7 +137,15 @@ def _upgrade(situation: Situation, life: Life, place: Place, more: str, said: se
         text = "; ".join(f"the upgrade to {show(v)} {'ends' if e is Effect.FATAL else 'changes'} it: {_MEANS[e]}"
                          for v, e, _ in steps)
         right = steps[-1][2]
+        text += "" if right else _left_out(life)
         yield Finding(Severity.NOTE, f"{life.what}{more}", _noted(text, life), (right,) if right else (), place)
+
+
+def _left_out(life: Life) -> str:
+    """What to do about a key that is gone without another in its place."""
+    if life.young or life.unknown or not life.what.endswith("="):
+        return ""
+    return "; leave the line out" if life.alone else f"; leave {life.what} out of the line"
 
 
 def _noted(text: str, life: Life) -> str:
