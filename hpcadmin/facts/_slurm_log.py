@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcadmin.facts import _slurm_paste
 from hpcadmin.facts._base import clean
 from hpcadmin.facts._reading import Finding
 from hpcadmin.facts._slurm_messages import WORDS, other, told
@@ -94,18 +95,20 @@ def collect(lines: Sequence[str]) -> Log:
 
 
 def _messages(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers; those in a JSON string one by one, and what a mail program has broken as one."""
+    """The lines with their numbers; what a mail program has broken as one."""
     broken = len(lines) <= MAX_BROKEN
     for number, line in enumerate(lines, 1):
-        if "\\n" in line:
-            yield from ((number, piece) for piece in line.replace('\\"', '"').split("\\n"))
-            continue
         below = lines[number] if broken and number < len(lines) else ""
-        if below.strip() and _BREAKS.search(line) and not _STARTS.match(below) and not any(told(line)):
+        if below.strip() and _BREAKS.search(line) and not _STARTS.match(below) and not _says(line):
             both = f"{line.rstrip()} {below.strip()}"
-            yield number, both if any(told(both)) and not any(told(below)) else line
+            yield number, both if _says(both) and not _says(below) else line
         else:
             yield number, line
+
+
+def _says(line: str) -> bool:
+    return any(pattern.search(line) for pattern in (_DIFFERS, _LOWER, _NOT_BUILT, _NO_LIB, _NO_NODE, _MEMORY,
+                                                    _BOUNDARIES)) or any(told(line))
 
 
 def _others(lines: Sequence[str], log: Log) -> None:
@@ -264,5 +267,5 @@ _RULES: tuple[Callable[[str, int, Log], None], ...] = (
 def unfinished(lines: Sequence[str]) -> Iterator[str]:
     """The last line where it ends in the middle of a message."""
     last = next((line for line in reversed(lines) if line.strip()), "")
-    if re.search(r"(?:Cor|GPU Ge|Count:\d*|Type:\S*)\Z", last):
+    if re.search(r"(?:Cor|GPU Ge|Count:\d*|Type:\S*)\Z", last) or _slurm_paste.cut(last):
         yield f"the end: the text is cut off in '{clean(last[-40:])}'"

@@ -33,8 +33,37 @@ _DIFF = re.compile(r"\A(?:@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@|dif
 _SIGNED = re.compile(r"\A[-+][ \t]{0,40}#?[ \t]{0,4}[A-Za-z]\w{2,40}=")
 
 
+# The beginnings of names of keys that stand behind others on a line.
+_INNER = ("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Sockets", "SocketsPerBoard", "Boards", "CPUs", "State",
+          "Features", "Gres", "Weight", "TmpDisk", "NodeAddr", "NodeHostname", "Nodes", "Default", "MaxTime", "File",
+          "Files", "Cores", "Links", "Flags", "Count", "Type")
+_CUT = re.compile(r"\A\s{0,80}(?:Node|Partition)?Name=\S{1,4000}(?:\s{1,80}\w{1,40}=\S{1,4000}){0,40}"
+                  r"\s{1,80}([A-Z]\w{1,30})\Z", re.IGNORECASE)
+_JSON = re.compile(r"\\n|[{,]\s{0,9}\"[\w./-]{1,60}\":\s{0,4}[{\"]")
+
+
+def spread(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The lines that JSON strings hold one by one, and the number of each in the text: () where none holds any."""
+    if not any("\\n" in line for line in lines):
+        return tuple(lines), ()
+    found = [(piece, number) for number, line in enumerate(lines, 1)
+             for piece in (_JSON.split(line.replace('\\"', "\0")) if "\\n" in line else (line,))]
+    return tuple(piece.replace("\0", '"') for piece, _ in found), tuple(number for _, number in found)
+
+
 def plain(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_plain(line) if line else line for line in lines)
+    found = [_plain(line) if line else line for line in lines]
+    last = next((number for number in range(len(found) - 1, -1, -1) if found[number].strip()), 0)
+    if found and cut(found[last]):
+        found[last] = ""
+    return tuple(found)
+
+
+def cut(line: str) -> bool:
+    """Whether a line of nodes, partitions or devices ends in the middle of a key."""
+    match = _CUT.match(line)
+    return bool(match) and any(name.lower().startswith(match[1].lower()) and len(name) > len(match[1])
+                               for name in _INNER if match)
 
 
 def _plain(line: str) -> str:

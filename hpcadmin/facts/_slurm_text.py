@@ -14,7 +14,6 @@ _HEADING = re.compile(r"\s*#{2,}(?!#)\s*([^\s#].{0,119})$")
 # A list's dash, a quote mark or a YAML bar before the line.
 _OPENING = re.compile(r"\A(?:[-+>|*`\"']\s?){1,3}")
 MAX_JOINED = 200
-_ESCAPED = re.compile(r"\\[nr]")          # the end of a line in a JSON string
 _DECORATION = re.compile(r"(?:`{1,3}|\*\*|\\?\")+\Z")
 _NODE_ONLY = frozenset({
     "cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "realmemory",
@@ -62,10 +61,6 @@ def records(lines: Sequence[str]) -> Iterator[Record]:
             bare = text.strip()
             prose += bool(bare) and not bare.startswith("#") and bare[:8].lower() != "include "
             continue
-        if "\\n" in text and _ESCAPED.search(text):
-            for piece in _ESCAPED.split(text.replace('\\"', '"')):
-                yield from _record(_bare(piece), piece, start, (heading, section, section + prose))
-            continue
         parts = [_bare(text)]
         while parts[-1].endswith("\\") and number < len(lines) and number - start < MAX_JOINED:
             parts[-1] = parts[-1][:-1]
@@ -83,6 +78,7 @@ def _record(bare: str, text: str, start: int, where: tuple[str, int, int]) -> It
         if "Gres Name=" not in bare:
             return                       # slurmd -G prints its GRES like log lines
         bare = bare[bare.index("Gres Name="):]
+    bare = _DECORATION.sub("", bare) if bare[-1:] in ("`", "*") else bare
     words = [(match[1].lower(), match[2].strip('"')) for match in _WORD.finditer(bare)] if "=" in bare else []
     keys = {key: _DECORATION.sub("", value) if value[-1:] in "`*\\" else value for key, value in words
             if OPEN not in value}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ MARKS = ("Name=", "name=", "NAME=", "Gres=", "gres=", "GRES=", "etect=", "ETECT=
          "match no Sockets", "Low CPUs", "Low RealMemory", "Low socket", "Low TmpDisk", "ismatch", "ISMATCH", "hild",
          "HILD", "are being ignored", "GRES[gpu]", "fatal: ", "error: ", "low real_memory", "socket/core boundaries",
          "socket boundaries", "topology:", "gres/", "gres.conf", "file-less GPU", "config-only GPU", "lack access",
-         "leaf switches")
+         "leaf switches", "Reason=", "REASON", "lugin", "opology")
 MAX_GPUS = 64
 _LISTED = re.compile(r"GPU \d{1,3}: (.{1,80}?) \(UUID: ")
 _VISIBLE = re.compile(r"`?visible_core_count`?[^\d\n]{0,30}((?:\d{1,4}(?:, (?:and )?| and )?){1,16})")
@@ -42,23 +42,28 @@ class _Side:
     log: Log
 
 
-def _sides(document: Document) -> tuple[_Side, ...]:
+def _sides(document: Document, spread: Sequence[str]) -> tuple[_Side, ...]:
     return tuple(_Side(replace(document, lines=lines), _slurm_conf.collect(lines),
                        _slurm_tree.collect(lines) or _slurm_yaml.collect(lines), _slurm_log.collect(lines))
-                 for lines in _slurm_paste.sides(_slurm_paste.plain(document.lines)))
+                 for lines in _slurm_paste.sides(_slurm_paste.plain(spread)))
 
 
-def _once(findings: Iterable[Finding]) -> list[Finding]:
-    return list({(each.what, each.line): each for each in findings}.values())
+def _once(findings: Iterable[Finding], numbers: Sequence[int]) -> list[Finding]:
+    """Each but once, with the numbers of the text's own lines."""
+    placed = [replace(each, line=numbers[each.line - 1]) if numbers and each.line else each for each in findings]
+    return list({(each.what, each.line): each for each in placed}.values())
 
 
 def read(document: Document) -> tuple[Reading, ...]:
-    sides = _sides(document)
-    found = [reading for side in sides for reading in _read(side)]
+    lines, numbers = _slurm_paste.spread(document.lines)
+    found = [reading for side in _sides(document, lines) for reading in _read(side)]
+    if numbers:
+        found = [replace(each, first=numbers[each.first - 1], last=numbers[each.last - 1],
+                         findings=tuple(_once(each.findings, numbers))) for each in found]
     if len(found) < 2:
         return tuple(found)
     before, after = found
-    said = _once((*before.findings, *after.findings))
+    said = _once((*before.findings, *after.findings), ())
     known = {**after.known, "wrong": True if before.known["wrong"] else after.known["wrong"]}
     return (replace(after, first=min(before.first, after.first), last=max(before.last, after.last), known=known,
                     findings=tuple(said)),)
@@ -103,17 +108,19 @@ class Told:
     assumed: tuple[tuple[str, str], ...] = ()
     prose: bool = False              # words about a configuration, and no line of one
     sides: tuple[tuple[tuple[str, ...], Conf], ...] = ()     # the lines, of a patch before and after it
+    numbers: tuple[int, ...] = ()    # of each of these lines in the text, where they are not the same
 
 
 def told(document: Document) -> Told | None:
     """None where the text has nothing of Slurm's."""
-    sides = _sides(document)
+    lines, numbers = _slurm_paste.spread(document.lines)
+    sides = _sides(document, lines)
     if not any(side.conf.lines or side.tree or side.log.lines for side in sides):
         return None
     conf, tree, log = sides[-1].conf, sides[-1].tree, sides[-1].log
-    found = _once(each for side in sides for each in (
+    found = _once((each for side in sides for each in (
         *checks.measured_findings(side.conf), *checks.across(side.conf, side.document), *side.log.findings,
-        *(side.tree.findings if side.tree else ())))
+        *(side.tree.findings if side.tree else ()))), numbers)
     right = (*log.right, *(tree.right if tree else ()), *_right(conf))
     both = bool(conf.nodes and conf.gres)
     missing = dict.fromkeys([*_missing(conf), *(what.removeprefix(_slurm_log.LINES) if both else what
@@ -121,7 +128,7 @@ def told(document: Document) -> Told | None:
     assumed = tuple((str(each["if"]), line) for each in _assumed(conf) for line in each["right_lines"])
     return Told(conf, tuple(found), right, tuple(missing), assumed,
                 not conf.lines and not tree and not _is_log(document),
-                tuple((tuple(side.document.lines), side.conf) for side in sides))
+                tuple((tuple(side.document.lines), side.conf) for side in sides), numbers)
 
 
 def _is_log(document: Document) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcadmin.conf.check.finding import Finding, Severity
+from hpcadmin.conf.check.rules._reasons import in_lines
 from hpcadmin.conf.existing.parts import Configuration, Place
 from hpcadmin.conf.existing.read import configure
 from hpcadmin.conf.keys import lookup
@@ -18,15 +19,16 @@ from hpcadmin.documents import clean_lines
 from hpcadmin.facts import Document
 from hpcadmin.facts import _reading as reading
 from hpcadmin.facts._slurm_conf import Conf
-from hpcadmin.facts._slurm_paste import OPEN, plain
+from hpcadmin.facts._slurm_paste import OPEN, plain, spread
 from hpcadmin.facts._slurm_text import Record, records
 from hpcadmin.facts.slurm_files import Told, told
 
 # Rules that ask for files: topology.conf of a text is told by its reader, and a text lacks most files.
 NOT_FOR_TEXTS = ("topology", "files.empty")
 MAX_ROUNDS = 50
+MAX_BROKEN = 5
 _PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_]{0,40})=(?:\"([^\"]{0,4000})\"|([^\s\"]{0,4000}))")
-_ALONE = re.compile(r"\s{0,80}([A-Za-z][A-Za-z0-9]{1,40})=(\"[^\"]{0,4000}\"|[^\s\"]{1,4000})\s{0,80}\Z")
+_ALONE = re.compile(r"\s{0,80}([A-Za-z][A-Za-z0-9]{1,40})=(\"[^\"]{0,4000}\"|[^\s\"]{0,4000})\s{0,80}\Z")
 _PREFIX = re.compile(r"\Ascontrol\s{1,8}(?:-\w\s{1,8})?create\s{1,8}", re.IGNORECASE)
 # Words of the readers' findings, worst first: what they say Slurm does.
 _WORDS: tuple[tuple[Severity, re.Pattern[str]], ...] = (
@@ -46,6 +48,7 @@ class Pasted:
     findings: tuple[Finding, ...]
     missing: tuple[str, ...] = ()
     understood: bool = True
+    numbers: tuple[int, ...] = ()    # of the confs' lines in the text, where a JSON string holds several
 
 
 @dataclass
@@ -60,14 +63,25 @@ def read_text(name: str, text: str) -> Pasted:
     """name: as it is to be shown. understood is False where nothing of Slurm's is in the text."""
     document = Document(name, lines=clean_lines(text))
     found = told(document)
-    sides = found.sides if found else ((plain(document.lines), Conf()),)
+    sides = found.sides if found else ((plain(spread(document.lines)[0]), Conf()),)
     rounds = [each for lines, conf in sides for each in _rounds(lines, conf)]
     confs = tuple(map(_configuration, rounds))
+    reasons = tuple(_reasons(name, document.lines, found))
     if found is None and not confs:
-        return Pasted(name, (), (), (), understood=False)
+        return Pasted(name, (), reasons, (), understood=bool(reasons))
     if found is None:
-        return Pasted(name, confs, ())
-    return Pasted(name, confs, tuple(_findings(name, found)), found.missing)
+        return Pasted(name, confs, reasons, numbers=spread(document.lines)[1])
+    return Pasted(name, confs, (*_findings(name, found), *reasons), found.missing, numbers=found.numbers)
+
+
+def _reasons(name: str, lines: Sequence[str], found: Told | None) -> Iterator[Finding]:
+    """Reasons of nodes that the readers of logs say nothing of: none is a fault of a file by itself."""
+    said = {each.line for each in found.findings} if found else set()
+    for number, nodes, reason, told_of in in_lines(lines):
+        if number not in said:
+            where = f"{nodes}: " if nodes else ""
+            yield Finding(Severity.NOTE, f"{where}{reason[:120]}: {told_of.says}", place=Place(name, number),
+                          rule="text.read")
 
 
 def whole(text: str) -> Configuration | None:
@@ -76,7 +90,12 @@ def whole(text: str) -> Configuration | None:
     said = {"clustername"} <= set(found.settings) and bool(found.nodes) and bool(found.partitions)
     said = said and bool({"slurmctldhost", "controlmachine"} & set(found.settings))      # else it is a part of one
     template = any(mark in text for mark in ("{{", "{%", "<%", "${"))
-    return found if said and not template and not any(fault.fatal for fault in found.faults) else None
+    broken = [fault.place.line for fault in found.faults if fault.fatal]
+    lines = text.split("\n") if said else []
+    # A line that Slurm cannot read is the file's where it begins with a key; else the text has prose.
+    begun = all(lookup("slurm.conf", (re.match(r"\s{0,80}(\w{0,60})", lines[at - 1]) or [""])[0].strip()) is not None
+                for at in broken if 0 < at <= len(lines))
+    return found if said and not template and len(broken) <= MAX_BROKEN and begun else None
 
 
 def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
@@ -136,13 +155,16 @@ def _configuration(part: _Round) -> Configuration:
                               for file, lines in part.lines.items()}), missing=())
 
 
-def in_text(finding: Finding, name: str) -> Finding:
+def in_text(finding: Finding, name: str, numbers: Sequence[int] = ()) -> Finding:
     """With the name of the text in the place of those of the files that were made of its lines."""
+    def number(line: int) -> int:
+        return numbers[line - 1] if 0 < line <= len(numbers) else line
+
     def moved(place: Place | None) -> Place | None:
-        return Place(name, place.line) if place is not None and place.file in _FILES else place
+        return Place(name, number(place.line)) if place is not None and place.file in _FILES else place
 
     def said(text: str) -> str:
-        return _AT.sub(lambda match: f"{name}:{match[1]}", text)
+        return _AT.sub(lambda match: f"{name}:{number(int(match[1]))}", text)
     return replace(finding, what=said(finding.what), means=said(finding.means), place=moved(finding.place),
                    more=tuple(place for place in map(moved, finding.more) if place is not None))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -121,6 +121,38 @@ REASONS = (
     _known(r"\A\s*(?:HC|healthcheck|health check)\b[: ] ?(?P<what>.{1,300})", "a health check says: {what}"),
     _known(r"\bXid[ :(].{0,3}(?P<xid>\d{1,3})", "the NVIDIA driver reported Xid {xid}"),
 )
+
+
+_SHOWN = re.compile(r"\bReason=(?P<reason>[^\n]{1,300}?)(?:\s{1,4}\[[\w.-]{1,60}@[\dT:.-]{8,30}\])?(?:`|\s)*\Z")
+_HEAD = re.compile(r"\s{0,20}REASON\b.{0,80}\bNODELIST\b")
+_ROW = re.compile(r"\s{0,20}(?P<reason>\S.{0,80}?)\s{1,60}(?:[\w().-]{1,40}\s{1,20}"
+                  r"(?:\d{4}-\d\d-\d\dT[\d:]{5,12}|Unknown)\s{1,20}(?:[\w*~#$@^+%!-]{1,20}\s{1,20})?)?(?P<nodes>[A-Za-z][\w.,\[\]-]{0,400})\s{0,20}\Z")
+_NODE = re.compile(r"\bNodeName=([\w.-]{1,100})")
+# sinfo -R shows so many characters of a reason.
+SHORT = 20
+WHOLE = ("Node unexpectedly rebooted", "batch job complete failure", "ResumeTimeout reached", "Powered down after "
+         "SuspendTimeout", "Prolog launch failure", "Prolog/Epilog failure", "Job env setup error",
+         "First Registration", "Could not unpack gres data", "Reported active features () are not a superset of "
+         "currently active changeable features ()")
+
+
+def in_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, str, Told]]:
+    """(line, nodes, the reason, what it means) of every known Reason that scontrol or sinfo -R printed in a text. nodes
+    is "" where the text does not name them."""
+    node, table = "", False
+    for number, line in enumerate(lines, 1):
+        named = _NODE.search(line) if "NodeName=" in line else None
+        node = named[1] if named else node
+        if "REASON" in line and _HEAD.match(line):
+            table = True
+            continue
+        table = table and bool(line.strip())
+        match = _ROW.match(line) if table else _SHOWN.search(line) if "Reason=" in line else None
+        if match:
+            reason = match["reason"].strip()
+            whole = next((each for each in WHOLE if len(reason) == SHORT and each.startswith(reason)), reason)
+            for told_of in explained(whole):
+                yield number, match["nodes"] if table else node, reason, told_of
 
 
 def explained(reason: str) -> Iterator[Told]:
