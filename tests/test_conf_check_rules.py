@@ -215,6 +215,9 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("gres.names", "WRONG", "gpu is not in GresTypes=GPU", GPUS, LINES,
      {"head": HEAD.replace("GresTypes=gpu", "GresTypes=GPU")}),
     ("gres.names", "WRONG", "Name=GPU is not in GresTypes=gpu", GPUS, LINES.replace("=gpu", "=GPU"), {}),
+    ("partitions.qos", "FATAL", "does not start", GPUS, LINES, {
+        "head": HEAD.replace("AccountingStorageType=accounting_storage/slurmdbd\n", "")
+        + "PartitionName=z Nodes=n1 QOS=high AllowQos=ALL\n"}),
     ("gres.outside_dev", "WRONG", "below /dev", GPUS, LINES.replace("/dev/nvidia1", "/nvidia1"), {}),
     ("settings.mpi", "NOTE", "single ranks", GPUS, LINES, {"head": HEAD + "MpiDefault=none\n"}),
     ("files.faults", "FATAL", "Slurm cannot read", GPUS, LINES, {"head": HEAD + "this is no line\n"}),

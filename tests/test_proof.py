@@ -18,6 +18,7 @@ from hpcadmin.proof.inside import judged
 from hpcadmin.proof.kinds import kinds, run_of
 from hpcadmin.proof.logs import complaints, ended_by, node_of, plain
 from hpcadmin.proof.parts import Answer, Cluster, Hardware, NodeAnswer, NodeRun, Slurm
+from hpcadmin.proof.prove import controller
 
 OLD, NEW = Slurm((22, 5), "22.05.8"), Slurm((26, 5), "26.05.5")
 
@@ -224,3 +225,24 @@ def test_gpus_near_all_cores_beside_others(lines: str, shown: str, wrong: bool) 
     answer = NodeAnswer(kind.name, {"State": "IDLE", "Gres": shown})
     found = [f for f in judge.node(kind, answer, read) if f.rule == "proof.agrees" and "Gres=" in f.what]
     assert [f.severity for f in found if f.severity is not Severity.NOTE] == [Severity.WRONG] * wrong
+
+
+def test_qos_of_partitions_go_where_there_is_no_slurmdbd() -> None:
+    """From 25.11 on slurmctld refuses a partition whose QOS it does not know."""
+    made = copied("ClusterName=c\nAccountingStorageType=accounting_storage/slurmdbd\nNodeName=n1 CPUs=4\n"
+                  "PartitionName=p Nodes=n1 QOS=high AllowQos=a,b TRESBillingWeights=CPU=1.0,GRES/gpu=4 Default=YES\n")
+    lines = made.files["slurm.conf"].splitlines()
+    assert "PartitionName=p Nodes=n1 TRESBillingWeights=CPU=1.0 Default=YES" in lines
+    assert any("QOS, AllowQos left out" in change.what for change in made.changes)
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("SlurmctldHost=head(head-mgmt)\n", ["head", "head-mgmt"]),
+    ("ControlMachine=head\nControlAddr=head-mgmt\n", ["head", "head-mgmt"]),
+    ("SlurmctldHost=head(10.1.2.3)\n", ["head"]), ("SlurmctldHost=head\n", ["head"]),
+])
+def test_a_controller_is_found_by_the_name_of_its_address(text: str, names: list[str]) -> None:
+    name, addresses = controller(configure({"slurm.conf": text}))
+    hosts = spec(NEW, Cluster({}, (), controller=name, controller_addresses=addresses), ())["files"]["/etc/hosts"]
+    own = "10.1.2.3" if "10.1.2.3" in text else hosts.splitlines()[1].split()[0]
+    assert [line.split()[1] for line in hosts.splitlines() if line.startswith(f"{own} ")] == names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import ipaddress
 import json
 import os
 import shutil
@@ -109,15 +110,25 @@ def sweep() -> None:
             os.close(held)
 
 
+def _is_number(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
+
+
 def spec(slurm: Slurm, cluster: Cluster, folders: tuple[str, ...]) -> dict[str, Any]:
     """What hpcadmin.proof.inside is told."""
     addresses = {node.name: node.address or HERE.format(10 + place % 240)
                  for place, node in enumerate(cluster.nodes)}
-    own = list(dict.fromkeys([*(cluster.controller_addresses or (HERE.format(1),)), *addresses.values()]))
-    hosts = ["127.0.0.1 localhost", f"{own[0]} {cluster.controller}",
+    numbers = [address for address in cluster.controller_addresses if _is_number(address)]
+    called = [cluster.controller, *(name for name in cluster.controller_addresses if name not in numbers)]
+    own = list(dict.fromkeys([*(numbers or (HERE.format(1),)), *addresses.values()]))
+    hosts = ["127.0.0.1 localhost", *(f"{own[0]} {name}" for name in called),
              *(f"{address} {name}" for name, address in addresses.items() if name != cluster.controller),
              *(f"{addresses[node.name]} {node.alias}" for node in cluster.nodes if node.alias),
-             *(f"{NOWHERE} {name}" for name in cluster.hosts if name not in addresses and name != cluster.controller)]
+             *(f"{NOWHERE} {name}" for name in cluster.hosts if name not in addresses and name not in called)]
     texts = {f"{CONF}/{name}": text for name, text in cluster.files.items()} | dict(cluster.elsewhere)
     texts["/etc/hosts"] = "\n".join(hosts) + "\n"
     paths = dict.fromkeys(FOLDERS, "") | dict(cluster.folders)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from hpcadmin.conf.existing.parts import Configuration, NodeLine, SourceFile, Statement, Value
-from hpcadmin.conf.existing.write import SetValue, edit
+from hpcadmin.conf.existing.write import AddAfter, Remove, SetValue, edit
+from hpcadmin.conf.existing.write import Change as Edit
 from hpcadmin.conf.keys import effects
 from hpcadmin.proof.parts import Slurm
 
@@ -150,7 +151,7 @@ def _edited(source: SourceFile, nodes: Sequence[NodeLine], machine: Machine, cha
     """Node lines that this machine can register, and partitions that need no accounting."""
     if source.name != "slurm.conf":
         return source
-    edits: list[SetValue] = []
+    edits: list[Edit] = []
     started = {node.place for node in nodes}
     lowered: list[tuple[Statement, Value]] = []
     for statement in source.statements:
@@ -158,7 +159,7 @@ def _edited(source: SourceFile, nodes: Sequence[NodeLine], machine: Machine, cha
             edits += _registering(statement, statement.place in started, changes)
             lowered += _too_much(statement, machine)
         if accounting:
-            edits += _without_accounting(statement, changes)
+            edits += _without_qos(statement, changes) or _without_accounting(statement, changes)
     for statement, value in lowered:
         most = machine.memory_mib if value.key.casefold() == "realmemory" else machine.memory_mib // 2
         edits.append(SetValue(statement, value.key, str(most)))
@@ -184,6 +185,22 @@ def _too_much(statement: Statement, machine: Machine) -> Iterator[tuple[Statemen
         value = statement.get(key)
         if value is not None and value.text.isdigit() and int(value.text[:15]) > machine.memory_mib:
             yield statement, value
+
+
+def _without_qos(statement: Statement, changes: list[Change]) -> list[Edit]:
+    """From 25.11 on slurmctld does not start with a QOS that it does not know, and it knows none."""
+    mine = [value for value in statement.values[1:] if value.key.casefold() in ("qos", "allowqos", "denyqos")]
+    if statement.kind != "partitionname" or not mine:
+        return []
+    changes.append(Change(str(statement.place), f"{', '.join(value.key for value in mine)} left out", _NO_DBD))
+    weights = {edit.key.casefold(): edit.value for edit in _without_accounting(statement, changes)}
+    kept = [f"{value.key}={_quoted(weights.get(value.key.casefold(), value.text))}" for value in statement.values
+            if value not in mine]
+    return [Remove(statement), AddAfter(statement, " ".join(kept))]
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if not text or re.search(r"\s", text) else text
 
 
 def _without_accounting(statement: Statement, changes: list[Change]) -> Iterator[SetValue]:

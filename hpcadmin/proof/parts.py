@@ -63,7 +63,7 @@ class Cluster:
     files: Mapping[str, str]
     nodes: tuple[NodeRun, ...]
     controller: str = "proof"
-    controller_addresses: tuple[str, ...] = ()
+    controller_addresses: tuple[str, ...] = ()       # and names under which it is reached
     hosts: tuple[str, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
     fresh: tuple[str, ...] = ()

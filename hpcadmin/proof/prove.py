@@ -146,14 +146,14 @@ def controllers(conf: Configuration) -> list[str]:
 
 
 def controller(conf: Configuration) -> tuple[str, tuple[str, ...]]:
-    """The primary controller's name, and its address where the files have one."""
+    """The primary controller's name, and its address or name there where the files have one."""
     for source in conf.files:
         for statement in source.statements:
             if source.name == "slurm.conf" and statement.kind in ("slurmctldhost", "controlmachine"):
                 match = _HOST.match(statement.values[0].text)
                 if match:
                     address = match[2] or conf.setting("controladdr")
-                    return match[1], (address,) if address and _IP.match(address) else ()
+                    return match[1], (address,) if address and address != match[1] else ()
     return "proof", ()
 
 

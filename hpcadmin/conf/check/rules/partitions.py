@@ -15,6 +15,8 @@ from hpcadmin.conf.names import slurm_list
 # TRES that every cluster has (read_config.h); others are named in AccountingStorageTRES.
 _TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
 _NO_OVERLAP: Version = (24, 11)          # from here on a NodeSet must not have the name of a node
+_QOS_MUST_EXIST: Version = (25, 11)
+_DATABASES = ("accounting_storage/slurmdbd", "accounting_storage/ctld_relay")
 _WEIGHT = re.compile(r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,3})?([A-Za-z]?)\Z")
 _UNITS = frozenset("kmgtp")
 
@@ -131,6 +133,25 @@ def wrong_weights(text: str, known: frozenset[str] | None) -> str:
     return ""
 
 
+def qos(situation: Situation) -> Iterator[Finding]:
+    """QOS are kept by slurmdbd: without it there is none."""
+    storage = situation.conf.setting("AccountingStorageType")
+    if not situation.whole or storage.casefold() in _DATABASES:
+        return
+    for partition in situation.conf.partitions:
+        value = next((partition.values[key] for key in ("qos", "allowqos", "denyqos") if key in partition.values
+                      and partition.values[key].text.casefold() not in ("", "all")), None)
+        for severity, versions, means in (
+                (Severity.FATAL, situation.among(lambda v: v >= _QOS_MUST_EXIST), "slurmctld does not start"),
+                (Severity.WRONG, situation.among(lambda v: v < _QOS_MUST_EXIST), "it does nothing")):
+            if value is not None and versions is not None:
+                yield Finding(severity, f"{value.key}={value.text[:60]} of partition {partition.name}, and "
+                              f"AccountingStorageType is {storage or 'not set'}", f"without slurmdbd no QOS exists: "
+                              f"{means}", ("AccountingStorageType=accounting_storage/slurmdbd",
+                                           rewritten(partition.values, "", {value.key: None})), value.place, (),
+                              versions)
+
+
 def accounts(situation: Situation) -> Iterator[Finding]:
     for partition in situation.conf.partitions:
         for allow, deny in (("allowaccounts", "denyaccounts"), ("allowqos", "denyqos")):
@@ -171,4 +192,4 @@ def _place(partition: PartitionLine, key: str) -> Place:
     return partition.values[key].place if key in partition.values else partition.place
 
 
-RULES: tuple[Rule, ...] = (unknown_nodes, twice, defaults, empty, memory, weights, accounts, node_sets)
+RULES: tuple[Rule, ...] = (unknown_nodes, twice, defaults, empty, memory, weights, qos, accounts, node_sets)
