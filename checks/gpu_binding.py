@@ -144,6 +144,8 @@ class _Job:
     def _look_at(self) -> str:
         if set(self.open) > set(self.mine):
             return _DEVICES
+        if any(self.answers[file] not in (*ANSWERS, DENIED) for file in self.mine):
+            return "the device files themselves"
         return "gres.conf File= and the order of its lines, which is to be that of the PCI bus"
 
     def _misnamed(self) -> Iterable[str]:
@@ -159,7 +161,8 @@ class _Job:
         """Answers that prove neither that the job has the device nor that Slurm denies it."""
         for file, answer in self.answers.items():
             if answer not in (*ANSWERS[:2], DENIED):
-                yield f"{file}: {lib.shown(answer)}"
+                yield f"{file}: {lib.shown(answer)}" + (
+                    " (by its owner and mode, not by Slurm)" if answer == "Permission denied" else "")
 
 
 def _measurement(name: str, value: int | str, expected: int | str, subject: Subject, look_at: str,

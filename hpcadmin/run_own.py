@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,9 @@ NODE_S = 30.0           # that a job waits for a node which no job can use; shor
 CONTROLLER_S = 180.0    # that slurmctld may be away while jobs are submitted
 TAKE_EVERY_S = 2.0      # while jobs are submitted
 SAY_FIRST_S, SAY_EVERY_S = 5.0, 30.0
+RETRY_S = 2.0
+# "Job violates accounting/QOS policy (job submit limit, …)", QOSMaxSubmitJobPerUserLimit, AssocMaxSubmitJobLimit.
+_LIMIT = re.compile(r"submit limit|MaxSubmitJob")
 _USUAL = ("", "None", "Resources", "Priority")      # why jobs wait when there is only no room
 
 
@@ -82,22 +86,30 @@ class OwnJobs:
                 return
 
     def _hand_over(self, run: JobRun) -> None:
-        """A controller that is away for a while is waited for: only its own word is a refusal."""
-        end = time.monotonic() + CONTROLLER_S
+        """A controller that is away for a while is waited for, and room under the limit of submitted jobs: only what it
+        says when none of ours is left is a refusal."""
+        begun = time.monotonic()
         while True:
             try:
                 run.submit()
                 return
-            except SlurmError:
+            except SlurmError as exc:
                 answers = self._answers(run)
                 if run.id is not None:
                     return
-                if answers or time.monotonic() > end:
-                    if not answers:
-                        self.progress.failure("the Slurm controller does not answer")
+                waited = time.monotonic() - begun
+                full = answers and _LIMIT.search(str(exc)) is not None and self._others(run)
+                if waited > (self._wait_s if full else CONTROLLER_S) or (answers and not full):
                     raise
-            self.progress.status("the Slurm controller does not answer; trying again", now=True)
-            time.sleep(2.0)
+            self.progress.status("no more jobs may be submitted now; waiting" if full else
+                                 "the Slurm controller does not answer; trying again", now=True)
+            self._look()
+            time.sleep(RETRY_S)
+
+    def _others(self, run: JobRun) -> bool:
+        """Whether jobs of other tests are still there, so that there may be room later."""
+        mine = self._of[run.job.stages[0].tests[0]]
+        return any(other.id is not None and not other.finished for other in self.runs if other not in mine)
 
     def _answers(self, run: JobRun) -> bool:
         """Whether the controller answers; a job that it took although its answer was lost is ours."""

@@ -331,3 +331,18 @@ def test_what_a_job_of_its_own_asks_slurm_for(tmp_path: Path) -> None:
                    "--no-requeue", "--partition=p", "--cpus-per-task=1"):
         assert f"#SBATCH {wanted}" in lines
     assert not any("exclusive" in line for line in lines)
+
+
+def test_near_cores_and_nodes_of_a_job_of_its_own(tmp_path: Path) -> None:
+    plan = made(Scope.NODE, lambda c: (Step(("true",), Role.JOB, job=JobRequest(gpus=1, anywhere=2)),), ("n1",))
+    text = render_own(plan.jobs[0], plan.tests[0], JobOptions("c", exclude=("n3", "n4", "n9")), tmp_path, [])
+    assert "#SBATCH --exclude=n[3-4,9]\n" in text
+    assert "gres-flags" not in text and "nodelist" not in text
+    assert "--exclude" not in render_own(plan.jobs[0], plan.tests[0], JobOptions("c"), tmp_path, [])
+
+
+def test_steps_of_jobs_are_bound_as_slurm_binds_them(tmp_path: Path) -> None:
+    """What is measured is what a user's srun gets."""
+    text = render_own(own_plan("true").jobs[0], own_plan("true").tests[0], JobOptions("c"), tmp_path, [])
+    line = next(line for line in text.splitlines() if line.startswith("own t0001 "))
+    assert "--cpu-bind" not in line and "--mpi=none" in line

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hpcadmin.check import Check, Context, Impact, JobRequest, NodeView, Ready, Role, Scope, Status, Step
 from hpcadmin.model import Gpu, Inventory, Nic, Node
-from hpcadmin.plan import PORTS, PORTS_FROM, context_of, make_plan, rounds, time_limit_min, unfit
+from hpcadmin.plan import MEET_S, PORTS, PORTS_FROM, context_of, make_plan, rounds, time_limit_min, unfit
 from hpcadmin.plan_facts import Facts, gather
 from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.repeats import again
@@ -303,4 +303,30 @@ def test_a_job_beside_other_steps_or_without_a_request_is_that_checks_error() ->
 def test_no_topology_in_slurm_is_not_applicable() -> None:
     plan = plan_of(replace(check("l", Scope.CLUSTER), needs=("topology",)),
                    facts=facts_with(topology=dict.fromkeys(NODES, False)))
-    assert plan.entries[0].status is Status.NOT_APPLICABLE and "no two leaf switches or blocks" in plan.entries[0].reason
+    assert plan.entries[0].status is Status.NOT_APPLICABLE
+    assert "no two leaf switches or blocks" in plan.entries[0].reason
+
+
+def test_what_slurm_does_not_give_is_said_before_any_job() -> None:
+    facts = Facts({n: NodeView(n) for n in NODES}, slurm_gpus={"n1": 8, "n2": 0, "n3": 7})
+    plan = plan_of(replace(check("b"), steps=job_steps), facts=facts)
+    assert [(v.status, v.subject.nodes, v.reason) for v in plan.verdicts] == [
+        (Status.FAIL, ("n2",), "slurm.conf gives n2 0 GPUs (Gres=), the inventory has 8"),
+        (Status.FAIL, ("n3",), "slurm.conf gives n3 7 GPUs (Gres=), the inventory has 8")]
+    assert {n for j in plan.jobs for n in j.nodes} == {"n1", "n4"}
+
+
+def test_no_two_jobs_are_on_a_node_of_a_partition_of_whole_nodes() -> None:
+    facts = Facts({n: NodeView(n) for n in NODES}, whole_nodes="main")
+    one = replace(check("one"), steps=lambda c: (Step(("true",), Role.JOB, job=JobRequest()),))
+    spread = replace(check("spread", Scope.CLUSTER),
+                     steps=lambda c: (Step(("true",), Role.JOB, job=JobRequest(anywhere=2)),))
+    plan = plan_of(replace(check("b"), steps=job_steps), one, spread, check("plain"), facts=facts)
+    assert {(v.check, v.status) for v in plan.verdicts} == {("b", Status.NOT_RUN)}
+    assert all("partition main" in v.reason for v in plan.verdicts) and len(plan.verdicts) == 4
+    assert Counter(t.check for t in plan.tests) == {"one": 4, "spread": 1, "plain": 4}
+
+
+def test_jobs_of_tests_have_time_to_wait_for_each_other() -> None:
+    plan = plan_of(replace(check("b"), steps=job_steps))
+    assert all(MEET_S + 30 <= job.time_limit_min * 60 <= MEET_S + 180 for job in plan.jobs)
