@@ -185,13 +185,14 @@ def devices(node: Node, gpus: Sequence[Gpu], layout: Layout, terms: Terms,
 
 
 def _all_or_none(found: Sequence[Device], layout: Layout) -> tuple[Device, ...]:
-    """Where some GPUs of a node have Cores, the others have all: slurmctld logs an error where Cores are on some of a
-    node's records only, and by their order takes those without for near no socket (tried on 22.05, 24.11, 26.05)."""
+    """Where some GPUs of a node have Cores, the others have all: a GPU without is near all to slurmctld too, also with
+    --gres-flags=enforce-binding (tried on 22.05, 24.11, 26.05). But where its line follows one with Cores there is an
+    error line in the log, and where it comes first (S:…) leaves it out."""
     if not any(d.cores for d in found) or all(d.cores for d in found):
         return tuple(found)
     every = fold_ids(range(layout.cores))
     return tuple(d if d.cores else replace(d, cores=every, cores_why=(
-        f"all cores, for Cores must be on all of a node's GPUs or on none: {_PLAIN.sub('', d.cores_why)}"))
+        f"all cores, as without Cores, but with no error line and in (S:…): {_PLAIN.sub('', d.cores_why)}"))
         for d in found)
 
 

@@ -119,7 +119,7 @@ def _affinity(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[F
     shown = answer.node.get("Gres", "")
     made = layout(kind.node.cpu, sockets_of(conf, kind.line))
     bound = [line for line in kind.group.of() if line.get("cores") or line.get("cpus")]
-    # A line without Cores= adds nothing to (S:…): its GPUs are left out where others have them.
+    # A line without Cores= is near all sockets. It is in (S:…) where it follows one with Cores=, else it is left out.
     named = {path for line in bound for path in line.files}
     near = [near_cores(kind.node.cpu, gpu).cores for gpu in kind.node.gpus
             if not named or not gpu.device_file or gpu.device_file in named]
@@ -128,7 +128,8 @@ def _affinity(kind: Kind, answer: NodeAnswer, conf: Configuration) -> Iterator[F
     expected = {place for cores in near if cores is not None
                 for place, span in enumerate(made.spans) if span & cores}
     has = _sockets(shown)
-    if has == expected or all(cores is not None and len(cores) == made.cores for cores in near):
+    every = {*range(len(made.spans))} if len(bound) < len(kind.group.of()) else expected
+    if has in (expected, every) or all(cores is not None and len(cores) == made.cores for cores in near):
         return
     close = f"the node's GPUs are near sockets {fold_ids(expected)}"
     if not has and bound:

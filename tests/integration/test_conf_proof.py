@@ -62,3 +62,35 @@ def test_mistakes_are_found(suite: str) -> None:
     assert len(proofs) >= 25
     missed = {what for what, proof in proofs.items() if not above(proof)}
     assert missed == {what for own, what in SILENT if own == version}
+
+
+BARE = """ClusterName=c
+SlurmctldHost=proof
+SlurmUser=root
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+NodeName=vm CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres={}
+PartitionName=main Nodes=ALL Default=YES
+"""
+WITH = "NodeName=vm Name=gpu Type=a File=/dev/nvidia{} Cores=0-3\n"
+WITHOUT = "NodeName=vm Name=gpu Type=b File=/dev/nvidia{}\n"
+
+
+@SUITES
+@pytest.mark.parametrize(("gres", "lines", "shown"), [
+    ("gpu:a:1,gpu:b:1", WITH.format(0) + WITHOUT.format(1), "gpu:a:1(S:0),gpu:b:1(S:0-1)"),
+    ("gpu:b:1,gpu:a:1", WITHOUT.format(0) + WITH.format(1), "gpu:b:1,gpu:a:1(S:0)"),
+], ids=["behind", "before"])
+def test_a_gpu_without_cores_beside_others_is_near_all(suite: str, gres: str, lines: str, shown: str) -> None:
+    """What (S:...) shows is another matter; so is the error line of slurmctld where it comes behind."""
+    found = at_hand(suite)
+    ask = "srun -Q -I2 -n1 -c8 --gres=gpu:{}:1 --gres-flags=enforce-binding echo ran"
+    proof = prove(configure({"slurm.conf": BARE.format(gres), "gres.conf": lines}), "", slurm_root=found.root,
+                  with_cgroups=False, jobs=lambda _: (ask.format("a"), ask.format("b")))
+    answer = proof.proven[0][1]
+    assert answer.node["Gres"] == shown
+    assert ["ran" in said for said in answer.jobs] == [False, True], answer.jobs
+    assert any("only some of the records" in f.what for f in proof.findings) is (gres[4] == "a")

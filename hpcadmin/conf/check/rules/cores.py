@@ -170,8 +170,9 @@ def some_without(situation: Situation) -> Iterator[Finding]:
         bare = [line for line in gpus if "cores" not in line.values]
         if bare and len(bare) < len(gpus):
             yield Finding(Severity.WRONG, "some GPU lines of a node have Cores= and others do not",
-                          "an error line of slurmctld, which by their order takes those without for near all sockets "
-                          "or near none: write Cores= on all of them or on none", (), bare[0].place, group.hosts)
+                          "those without are near all cores to slurmctld, which logs an error where such a line "
+                          "follows one with Cores=, and leaves it out of (S:…) where it comes first: write Cores= on "
+                          "all of them, all cores on those, or on none", (), bare[0].place, group.hosts)
 
 
 def locality(situation: Situation) -> Iterator[Finding]:
