@@ -205,6 +205,20 @@ def test_models_with_other_memory_are_other_types() -> None:
     assert (words(found, "Gres"), words(found, "Gres", "n2")) == ("gpu:a100-sxm4-40gb:8", "gpu:a100-sxm4-80gb:8")
 
 
+@pytest.mark.parametrize("model", ["NVIDIA a[1-2]", "a[1,2] 80GB", "NVIDIA H[100]"])
+def test_a_list_is_no_type(model: str) -> None:
+    assert gpu_type(model, {}) == ""
+    node = replace(m.H100, gpus=tuple(replace(gpu, model=model) for gpu in m.H100.gpus))
+    assert "name it in site.toml [slurm.gpu_types]" in told(go(node))
+    assert words(go(node, site=m.site(gpu_types={model: "a1"})), "Gres") == "gpu:a1:8"
+
+
+def test_whole_nodes_take_their_gpus_along() -> None:
+    notes = go(m.H100, site=m.site(options={"SelectType": "select/linear"})).notes
+    assert any("whole nodes are given out, GPUs of n1 with them" in note for note in notes)
+    assert not any("whole nodes" in note for note in go(m.H100).notes)
+
+
 def test_types_of_the_site_must_be_types() -> None:
     for name in ("3g.40gb", "8", "a:b", "a b"):
         assert "the first a letter" in told(go(m.H100, site=m.site(gpu_types={"NVIDIA H100 80GB HBM3": name})))
@@ -242,7 +256,7 @@ def test_virtual_functions_are_no_gpus() -> None:
 
 
 def test_cores_on_all_gpus_of_a_node_or_on_none() -> None:
-    """Else slurmctld logs an error, and by their order takes GPUs for near no socket."""
+    """Near all they are to slurmctld without Cores too, but with an error, or left out of (S:…)."""
     cpu = c.TWO_OF_FOUR.cpu
     gpus = tuple(replace(gpu, numa=None, local_cpus=m.near(cpu, *near)) for gpu, near in zip(
         m.gpus("NVIDIA L4", cpu, [0, 1, 2]), [(0, 1), (2,), ()], strict=True))

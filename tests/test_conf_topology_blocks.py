@@ -310,3 +310,10 @@ def test_nothing_is_made_of_nothing() -> None:
         nodes = (Node("a"), Node("b"))
         bare = planned(Inventory(nodes, fabrics=(Fabric("infiniband"), Fabric("ethernet"))), site(), version)
         assert (bare.files, bare.problems, bare.notes) == ({}, [], [])
+
+
+def test_sizes_without_blocks_are_told() -> None:
+    alone = Inventory((Node("n1"), Node("n2")))
+    assert any("block_sizes: there are no blocks" in problem for problem in problems(alone, site(block_sizes=(2,))))
+    notes = planned(racks(), site(plugin="tree", block_sizes=(18,), switches={"leaf": "rack[01-03]-n[01-18]"})).notes
+    assert any("block_sizes is for blocks" in note for note in notes)

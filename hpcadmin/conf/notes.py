@@ -35,6 +35,10 @@ def about_gres(written: Sequence[Written], terms: Terms) -> list[str]:
         notes.append("gres/mps: a Prolog must start the MPS server of the job's GPU; conf render does not write one")
     if shared and "select/cons_tres" not in _select(terms):
         notes.append(f"gres/{' and gres/'.join(shared)} need SelectType=select/cons_tres")
+    with_gpus = [w.machine.name for w in written if w.machine.gpus]
+    if with_gpus and _select(terms) == "select/linear":
+        notes.append(f"SelectType=select/linear: whole nodes are given out, GPUs of {slurm_list(with_gpus)} with them; "
+                     "--gpus and its like are refused")
     return notes
 
 

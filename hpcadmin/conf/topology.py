@@ -45,6 +45,8 @@ def topology_files(inventory: Inventory, site: Site, names: Collection[str], ver
     absent = {failed.node for failed in inventory.failed} | ({n.name for n in inventory.nodes} - known)
     tree = _tree(inventory, nodes, site.topology, absent) if wanted.plugin != "block" or wanted.yaml else Tree()
     blocks = blocks_of(nodes, site.topology, absent, version) if wanted.plugin != "tree" else Blocks()
+    if site.topology.block_sizes and wanted.plugin == "tree":
+        found.notes.append("[topology] block_sizes is for blocks, and a tree is written")
     if as_is:
         blocks.notes += [f"{p.node}: {p.what}" for p in blocks.problems if p.kind is Kind.FAULT]
         blocks.problems = [p for p in blocks.problems if p.kind is not Kind.FAULT]

@@ -34,6 +34,10 @@ def blocks_of(nodes: Sequence[Node], site: TopologySite, absent: Collection[str]
         every = _domains(nodes, found)
     every.sort(key=lambda block: natural(block.nodes[0]))
     if not every:
+        if site.block_sizes:
+            found.problems.append(Problem(
+                Kind.SITE, "[topology] block_sizes: there are no blocks, neither in [topology.blocks] nor as NVLink "
+                "domains of the nodes' GPUs", key="topology.block_sizes", hint="name the blocks, or leave it out"))
         return found
     full = _full([len(block.nodes) for block in every])
     _sizes(found, every, site, full, version)

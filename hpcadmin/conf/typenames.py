@@ -20,6 +20,7 @@ _BRANDS = frozenset([
 _NUMBERED = re.compile(r"\W?[a-z]{1,3}\d{1,4}[a-z]{0,2}\W?\Z")
 _SIZE = re.compile(r"(?<![0-9])([0-9]{1,4}) ?gb\b", re.IGNORECASE)
 _VGPU = re.compile(r"[A-Za-z0-9]-([0-9]{1,3}(?:-[0-9]{1,3})?[ABCQ])\Z")
+_LIST = re.compile(r"[\d,\s-]+")            # a[1-2] is a list of names, not one
 _BRACKETS = re.compile(r"\[([^\[\]]{2,80})\][^\[\]]*\Z")
 SAME_SIZE = 0.1                  # tools print 79.6 and 81.6 GB for one and the same
 
@@ -99,6 +100,8 @@ def gpu_type(model: str, names: Mapping[str, str]) -> str:
 @lru_cache(maxsize=1024)
 def _by_rule(model: str) -> str:
     inside = _BRACKETS.search(model)             # lspci: GA100 [A100 SXM4 40GB]
+    if inside and _LIST.fullmatch(inside[1]):
+        inside = None
     words = [w for w in re.split(r"[\s/_-]+", (inside[1] if inside else model).casefold()) if w and w not in _BRANDS]
     if not words:
         return ""
@@ -107,6 +110,8 @@ def _by_rule(model: str) -> str:
     if first in ("rtx", "gtx", "titan", "max", "arc") and len(words) > 1:
         return _clean(_series(first, words[1:]) + (f"_{profile}" if profile else ""))
     numbered = next((w.strip("[]()") for w in words if _NUMBERED.match(w)), None)
+    if "[" in (numbered or first):
+        return ""
     return _clean((numbered or first) + (f"_{profile}" if profile else ""))
 
 
