@@ -146,6 +146,21 @@ def write(planned: Plan, *, secret: Sequence[str] = (), owner: str = "", program
     return Written(tuple(change.name for change in planned.changes), backup)
 
 
+def may_write(folder: Path, changes: Sequence[Change]) -> None:
+    """Raises StoreError where `write` could not, as far as that can be known without writing: said before anybody is
+    asked."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        # Root on a file system that is read-only, too.
+        raise StoreError("cannot be written: no permission, or a read-only file system; nothing was changed",
+                         where=str(folder), hint="run it as root" if os.geteuid() else None)
+    for change in changes:
+        with contextlib.suppress(FileNotFoundError):
+            owner = (folder / change.name).lstat()
+            if os.geteuid() not in (0, owner.st_uid):
+                raise StoreError(f"belongs to {_user(owner.st_uid)}:{_group(owner.st_gid)} and must stay so",
+                                 where=str(folder / change.name), hint="run it as root")
+
+
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -233,6 +233,8 @@ def test_lines_of_other_files() -> None:
                            ("DROPPED", "BasePath", "/a Dirs=/tmp", ""),
                            ("DROPPED", "NodeName", "n1 BasePath=/b", "")]
     assert {d.weight for d in diff(old, "").differences} == {Weight.LEFT}
+    assert text.text(diff(old, "")).splitlines()[-1].startswith("no difference (")
+    assert "what is LEFT stays as it is" in text.text(diff(old, ""))
 
 
 def test_a_password_is_not_shown() -> None:

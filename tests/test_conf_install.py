@@ -234,6 +234,28 @@ def test_a_read_only_disk_changes_nothing(small_disk: Path) -> None:
     assert content(small_disk) == {"slurm.conf": "A=1\n"}
 
 
+def test_what_may_not_be_written_is_told_before_anything_is_asked(small_disk: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    put(small_disk, slurm_conf="A=1\n", gres_conf="B=1\n")
+    changes = plan(small_disk, {"slurm.conf": "A=2\n", "gres.conf": "B=2\n"}).changes
+    conf_write.may_write(small_disk, changes)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(StoreError, match=r"gres\.conf: belongs to root:root and must stay so"):
+        conf_write.may_write(small_disk, changes)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreError, match="read-only file system; nothing was changed"):
+        conf_write.may_write(small_disk, changes)
+
+
+def test_a_folder_of_others_is_told_before_the_difference(place: Path, monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert run(["conf", "render", "--install"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{place}/live: cannot be written: no permission" in err
+
+
 @pytest.mark.parametrize("kind", ["link", "dangling", "folder", "fifo"])
 def test_what_is_no_plain_file_is_neither_replaced_nor_followed(tmp_path: Path, kind: str) -> None:
     elsewhere, folder = tmp_path / "real.conf", tmp_path / "out"

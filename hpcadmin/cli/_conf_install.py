@@ -39,6 +39,7 @@ def install(result: Rendering, inventory: Inventory, site: Site, name: str, *, y
     if not planned.changes:
         click.echo(f"{folder}: nothing to change")
         return EXIT_OK
+    conf_write.may_write(folder, planned.changes)
     show(planned, result, inventory)
     if not sound(result, inventory, site):
         complain("nothing installed")

@@ -40,6 +40,11 @@ def text(found: Diff) -> str:
                      else f"no difference ({plural(found.nodes, 'node')})")
     elif not found.same:
         lines += ["", *steps(found)]
+    else:
+        kept = sum(1 for item in found.differences if item.weight is Weight.LEFT)
+        lines += ["", f"no difference ({plural(found.nodes, 'node')}): what is LEFT stays as it is "
+                  f"({plural(kept, 'setting')})" if not found.missing else
+                  "no difference in what could be read: what is LEFT stays as it is"]
     return "\n".join(printable(line, limit=4000) for line in lines)
 
 
