@@ -15,8 +15,9 @@ from typing import Any
 import conf_models as m
 import pytest
 
+from hpcadmin import inventory as stored
 from hpcadmin.cli import run
-from hpcadmin.conf.render import render
+from hpcadmin.conf.render import RenderOptions, render
 
 pytestmark = [
     pytest.mark.lab,
@@ -184,12 +185,14 @@ def test_a_frozen_and_a_dead_controller(cluster: Cluster) -> None:
 def test_sound_files_without_a_controller(cluster: Cluster, tmp_path: Path) -> None:
     """Where nothing else is wrong, that is the exit status."""
     inventory = m.inventory((m.names("h", 2), m.H100))
-    for name, text in render(inventory, m.SITE).files.items():
+    for name, text in render(inventory, m.SITE, RenderOptions()).files.items():
         (tmp_path / name).write_text(text)
-    done = cluster.hpcadmin("conf", "check", "--live", "--slurm-version", "22.05", str(tmp_path))
+    stored.save(tmp_path / "inventory.json", inventory)
+    own = ("--inventory", str(tmp_path / "inventory.json"), "--slurm-version", "22.05", str(tmp_path))
+    done = cluster.hpcadmin("conf", "check", "--live", *own)
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "note:" not in line]
     assert "slurmctld" in line and "does not answer" in line
     assert "incomplete: slurmctld: " in done.stdout
     (tmp_path / "gres.conf").unlink()
-    assert cluster.hpcadmin("conf", "check", "--live", str(tmp_path)).returncode == 1
+    assert cluster.hpcadmin("conf", "check", "--live", *own).returncode == 1
