@@ -193,17 +193,19 @@ def not_given(conf: Configuration, given: Given) -> list[str]:
 def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplete: list[str]) -> Result | None:
     """None where it cannot be read or has nothing of Slurm's, which is in `incomplete` then."""
     from hpcadmin.conf.check import run
-    from hpcadmin.conf.check.text import NOT_FOR_TEXTS, in_text, read_text, whole
+    from hpcadmin.conf.check.text import NOT_FOR_TEXTS, in_text, read_text, version_of, whole
     shown_as = "stdin" if name == "-" else name
     try:
         text = _content(name)
     except StoreError as exc:
         incomplete.append(str(exc))
         return None
+    named = None if situation.versions else version_of(text)
+    situation = replace(situation, versions=(named,)) if named else situation
     file = whole(text)
     if file is not None:
         done = run.judge(replace(situation, conf=file, complete=False), ignore)
-        return replace(done, findings=tuple(in_text(f, shown_as) for f in done.findings))
+        return _for_version(replace(done, findings=tuple(in_text(f, shown_as) for f in done.findings)), named)
     pasted = read_text(shown_as, text)
     if not pasted.understood:
         incomplete.append(f"{shown_as}: nothing of Slurm's configuration or logs is in it")
@@ -212,8 +214,16 @@ def judge_text(name: str, situation: Situation, ignore: Sequence[str], incomplet
     found = [run.judge(replace(situation, conf=conf, fragment=True, complete=False), ignore, leave=NOT_FOR_TEXTS)
              for conf in pasted.confs]
     own = run.sifted(pasted.findings, ignore)
-    return _together([replace(each, findings=tuple(in_text(f, shown_as, pasted.numbers) for f in each.findings))
-                      for each in found] + [replace(own, findings=tuple(in_text(f, shown_as) for f in own.findings))])
+    placed = [replace(each, findings=tuple(in_text(f, shown_as, pasted.numbers) for f in each.findings))
+              for each in found]
+    own = replace(own, findings=tuple(in_text(f, shown_as) for f in own.findings))
+    return _together([*(_for_version(each, named) for each in placed), own])
+
+
+def _for_version(done: Result, named: Version | None) -> Result:
+    """Findings that are of the one version that the text itself names say so."""
+    return done if named is None else replace(done, findings=tuple(
+        replace(f, versions=f.versions or (named,)) for f in done.findings))
 
 
 def _content(name: str) -> str:

@@ -28,6 +28,7 @@ _ECHO = re.compile(r"\A[ \t]{0,20}(?:(?:RUN|&&|sudo|-)[ \t]{1,4}){0,3}(?:echo|pr
 _ECHOED = re.compile(r"[\"']?(?:[ \t]{0,4}(?:\||>{1,2})[^=]{0,200})?[ \t]{0,4}(?:&&)?[ \t]{0,4}\\?\Z")
 _SPACED = re.compile(r"([A-Za-z]\w{1,40})[ \t]{1,8}=[ \t]{0,8}(?=[^\s=])|(?<=\w)=[ \t]{1,8}(?=[^\s=]{1,200}\Z)")
 _OPENS_SPACED = re.compile(r"\A[ \t]{0,80}[A-Za-z]\w{1,40}[ \t]{0,8}=[ \t]{0,8}[^\s=]")
+_MEASURED = re.compile(r"\A(\s{0,20})ClusterName=\S{1,60} (?=NodeName=\S{1,100} CPUs=)")     # slurmd -C, once
 _CODE = re.compile(r"\A([ \t]{0,20}(?:[-*+][ \t]{1,4})?)(`{1,3})(" + r"[A-Za-z]\w{1,40}=[^`\n]{0,4000})\2(.{0,2000})\Z")
 _DIFF = re.compile(r"\A(?:@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@|diff --git |--- [ab]/|\+\+\+ [ab]/)")
 _SIGNED = re.compile(r"\A[-+][ \t]{0,40}#?[ \t]{0,4}[A-Za-z]\w{2,40}=")
@@ -75,6 +76,8 @@ def _plain(line: str) -> str:
         return line
     if any(mark in line for mark in ("{{", "{%", "<", "$", "@")):
         line = _TEMPLATE.sub(OPEN, line)
+    if "ClusterName=" in line:
+        line = _MEASURED.sub(r"\1", line)
     if "`" in line:
         line = _CODE.sub(r"\1\3", line)
     before = _BEFORE.match(line)

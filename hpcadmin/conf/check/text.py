@@ -14,8 +14,9 @@ from hpcadmin.conf.check.finding import Finding, Severity
 from hpcadmin.conf.check.rules._reasons import in_lines
 from hpcadmin.conf.existing.parts import Configuration, Place
 from hpcadmin.conf.existing.read import configure
-from hpcadmin.conf.keys import lookup
+from hpcadmin.conf.keys import Version, lookup, parse_version
 from hpcadmin.documents import clean_lines
+from hpcadmin.errors import UsageError
 from hpcadmin.facts import Document
 from hpcadmin.facts import _reading as reading
 from hpcadmin.facts._slurm_conf import Conf
@@ -24,6 +25,8 @@ from hpcadmin.facts._slurm_text import Record, records
 from hpcadmin.facts.slurm_files import Told, told
 
 # Rules that ask for files: topology.conf of a text is told by its reader, and a text lacks most files.
+_VERSION = re.compile(r"\b(?:Version=|slurm(?:ctld|d|dbd|-wlm)?\b[^\n\d]{0,20}?)((?:2[2-9])\.(?:02|05|08|11))"
+                      r"(?:[.-]\d|\b)", re.IGNORECASE)
 NOT_FOR_TEXTS = ("topology", "files.empty")
 MAX_ROUNDS = 50
 MAX_BROKEN = 5
@@ -80,8 +83,20 @@ def _reasons(name: str, lines: Sequence[str], found: Told | None) -> Iterator[Fi
     for number, nodes, reason, told_of in in_lines(lines):
         if number not in said:
             where = f"{nodes}: " if nodes else ""
-            yield Finding(Severity.NOTE, f"{where}{reason[:120]}: {told_of.says}", place=Place(name, number),
+            yield Finding(Severity.INVALID if told_of.refused else Severity.NOTE,
+                          f"{where}{reason[:120]}: {told_of.says}", place=Place(name, number),
                           rule="text.read")
+
+
+def version_of(text: str) -> Version | None:
+    """The version of Slurm that the text names, where it names but one that is known."""
+    named = {match[1] for match in _VERSION.finditer(text[:1_000_000])}
+    if len(named) != 1:
+        return None
+    try:
+        return parse_version(named.pop())
+    except UsageError:
+        return None
 
 
 def whole(text: str) -> Configuration | None:

@@ -31,6 +31,7 @@ class Known:
     about: About = About.NOTHING
     settings: tuple[str, ...] = ()
     planned: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,15 @@ class Told:
     values: dict[str, str]
     settings: tuple[str, ...] = ()
     planned: bool = False
+    refused: bool = False            # slurmctld did not take the node's registration: what is configured is not there
 
 
-def _known(pattern: str, says: str, about: About = About.NOTHING, *settings: str, planned: bool = False) -> Known:
-    return Known(re.compile(pattern, re.IGNORECASE), says, about, settings, planned)
+_REFUSED = (About.GRES, About.MEMORY, About.CPUS, About.CORES)
+
+
+def _known(pattern: str, says: str, about: About = About.NOTHING, *settings: str, planned: bool = False,
+           refused: bool = False) -> Known:
+    return Known(re.compile(pattern, re.IGNORECASE), says, about, settings, planned, refused or about in _REFUSED)
 
 
 _GRES = r"(?P<name>gres/[\w:.-]{1,80}|[\w.-]{1,40}(?::[\w.-]{1,80})?)"
@@ -75,7 +81,8 @@ REASONS = (
            "slurm.conf says more hardware threads than the node has", About.CPUS),
     _known(r"Low CPUs", "slurm.conf says more CPUs than the node has", About.CPUS),
     _known(r"Low TmpDisk", "TmpDisk= of slurm.conf is more than the file system of TmpFS has", About.SETTING, "tmpfs"),
-    _known(r"CoreSpec differ", "CoreSpecCount= or CpuSpecList= of the node's slurm.conf is not slurmctld's"),
+    _known(r"CoreSpec differ", "CoreSpecCount= or CpuSpecList= of the node's slurm.conf is not slurmctld's",
+           refused=True),
     _known(r"RestrictedCoresPerGPU", "RestrictedCoresPerGPU= needs GPUs with Cores=, and enough cores near each",
            About.CORES),
     _known(r"Could not unpack gres data", "slurmd and slurmctld do not agree on the node's gres: are GresTypes and "
@@ -119,12 +126,15 @@ REASONS = (
     _known(r"(?P<what>check_\w{1,60}: .{1,200})", "a check of NHC failed: {what}"),
     _known(r"\A\s*hpcadmin[: ] ?(?P<what>.{1,300})", "drained by hpcadmin: {what}"),
     _known(r"\A\s*(?:HC|healthcheck|health check)\b[: ] ?(?P<what>.{1,300})", "a health check says: {what}"),
+    # What sinfo -R leaves of the longer ones.
+    _known(r"gres/\w{1,20} GRES (?:core s|autode)", "the GPU's cores are not exactly one socket", About.CORES),
     _known(r"\bXid[ :(].{0,3}(?P<xid>\d{1,3})", "the NVIDIA driver reported Xid {xid}"),
 )
 
 
 _SHOWN = re.compile(r"\bReason=(?P<reason>[^\n]{1,300}?)(?:\s{1,4}\[[\w.-]{1,60}@[\dT:.-]{8,30}\])?(?:`|\s)*\Z")
 _HEAD = re.compile(r"\s{0,20}REASON\b.{0,80}\bNODELIST\b")
+_LONG_HEAD = re.compile(r"\s{0,20}NODELIST\b.{0,200}\bREASON\s{0,40}\Z")      # sinfo -Nl
 _ROW = re.compile(r"\s{0,20}(?P<reason>\S.{0,80}?)\s{1,60}(?:[\w().-]{1,40}\s{1,20}"
                   r"(?:\d{4}-\d\d-\d\dT[\d:]{5,12}|Unknown)\s{1,20}(?:[\w*~#$@^+%!-]{1,20}\s{1,20})?)?(?P<nodes>[A-Za-z][\w.,\[\]-]{0,400})\s{0,20}\Z")
 _NODE = re.compile(r"\bNodeName=([\w.-]{1,100})")
@@ -139,14 +149,20 @@ WHOLE = ("Node unexpectedly rebooted", "batch job complete failure", "ResumeTime
 def in_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, str, Told]]:
     """(line, nodes, the reason, what it means) of every known Reason that scontrol or sinfo -R printed in a text. nodes
     is "" where the text does not name them."""
-    node, table = "", False
+    node, table, at = "", False, 0
     for number, line in enumerate(lines, 1):
         named = _NODE.search(line) if "NodeName=" in line else None
         node = named[1] if named else node
-        if "REASON" in line and _HEAD.match(line):
-            table = True
+        if "REASON" in line and (_HEAD.match(line) or _LONG_HEAD.match(line)):
+            table, at = True, line.index("REASON") if _LONG_HEAD.match(line) else 0
             continue
         table = table and bool(line.strip())
+        if table and at:
+            match = re.match(r"(?P<nodes>\S{1,200})\s.{0,300}?(?P<reason>\S.{0,80})\Z", line[:at] + line[at:].strip())
+            row = line[at:].strip() if match else ""
+            for told_of in explained(row) if row not in ("", "none") and match else ():
+                yield number, match["nodes"] if match else "", row, told_of
+            continue
         match = _ROW.match(line) if table else _SHOWN.search(line) if "Reason=" in line else None
         if match:
             reason = match["reason"].strip()
@@ -163,7 +179,8 @@ def explained(reason: str) -> Iterator[Told]:
         if match and not any(start < match.end() and match.start() < end for start, end in seen):
             seen.append(match.span())
             values = {key: value or "" for key, value in match.groupdict().items()}
-            yield Told(known.says.format(**values), known.about, values, known.settings, known.planned)
+            yield Told(known.says.format(**values), known.about, values, known.settings, known.planned,
+                       known.refused)
     if not seen:
         for _, says in told(text):
             yield Told(says, About.NOTHING, {})
