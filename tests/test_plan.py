@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcadmin.check import Check, Context, Impact, JobRequest, NodeView, Ready, Role, Scope, Status, Step
-from hpcadmin.model import Gpu, Inventory, Nic, Node
+from hpcadmin.inventory import node_view
+from hpcadmin.model import Gpu, Inventory, MigDevice, Nic, Node
 from hpcadmin.plan import MEET_S, PORTS, PORTS_FROM, context_of, make_plan, rounds, time_limit_min, unfit
 from hpcadmin.plan_facts import Facts, gather
-from hpcadmin.registry import Suite, SuiteEntry
+from hpcadmin.registry import Suite, SuiteEntry, load_checks
 from hpcadmin.repeats import again
 from hpcadmin.rundata import Plan, SkippedNode
 from hpcadmin.site import NodeGroup, Site, Tool
@@ -330,3 +331,36 @@ def test_no_two_jobs_are_on_a_node_of_a_partition_of_whole_nodes() -> None:
 def test_jobs_of_tests_have_time_to_wait_for_each_other() -> None:
     plan = plan_of(replace(check("b"), steps=job_steps))
     assert all(MEET_S + 30 <= job.time_limit_min * 60 <= MEET_S + 180 for job in plan.jobs)
+
+
+@pytest.mark.parametrize(("gpu", "why"), [
+    (Gpu("", pci="0000:3b:00.0", device_file="/dev/nvidia0"), ""),
+    (Gpu("", pci="0000:3b:00.0"), "device files of its GPUs are not known"),
+    (Gpu("", pci="", device_file="/dev/nvidia0"), "PCI address"),
+    (Gpu("", pci="0000:3b:00.0", device_file="/dev/nvidia0", mig="Enabled"), "cut into MIG devices"),
+    (Gpu("", pci="0000:3b:00.0", device_file="/dev/nvidia0", mig_devices=(MigDevice(0),)), "cut into MIG devices")])
+def test_why_the_device_files_of_a_node_are_not_given_to_checks(gpu: Gpu, why: str) -> None:
+    view = node_view(Node("n1", gpus=(gpu,)))
+    assert bool(view.gpu_files) is not bool(why)
+    assert why in view.gpu_files_why and bool(view.gpu_files_why) is bool(why)
+    assert node_view(Node("n1")).gpu_files_why == ""
+
+
+def test_a_node_whose_device_files_are_not_known_gets_no_jobs() -> None:
+    binding = load_checks()["gpu_binding"]
+    views = {"n1": NodeView("n1", gpus=2, gpu_files=("/dev/nvidia0", "/dev/nvidia1")),
+             "n2": NodeView("n2", gpus=2, gpu_files_why="its GPUs are cut into MIG devices, which are not tested"),
+             "n3": NodeView("n3")}
+    plan = plan_of(binding, facts=Facts(views, has={"gpu": dict.fromkeys(views, True)}), nodes=tuple(views))
+    assert [(v.subject.nodes, v.status) for v in plan.verdicts] == [(("n2",), Status.ERROR)]
+    assert "cut into MIG" in plan.verdicts[0].reason
+    assert {n for j in plan.jobs for n in j.nodes} == {"n1", "n3"}      # n3: what no inventory tells is shown as there
+
+
+@pytest.mark.parametrize(("cpus", "near", "asked"), [
+    (4, ((0, 1), (2, 3)), True), (4, ((0, 1, 2, 3), (0, 1, 2, 3)), False), (4, (), False), (None, ((0,), (1,)), False)])
+def test_near_cores_are_asked_for_where_others_are_far(cpus: "int | None", near: "tuple[tuple[int, ...], ...]",
+                                                       asked: bool) -> None:
+    view = NodeView("n1", gpus=2, gpu_files=("/dev/nvidia0", "/dev/nvidia1"), cpus=cpus, gpu_cpus=near)
+    steps = load_checks()["gpu_binding"].steps(Context((view,), params={"jobs": "each"}))
+    assert [(s.job.gpus, s.job.cpus, s.job.near_gpus) for s in steps if s.job] == [(1, 1, asked)] * 2

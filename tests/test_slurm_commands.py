@@ -54,6 +54,30 @@ def test_unreadable_node_lines_are_refused() -> None:
     assert parse_nodes("No nodes in the system\n") == ()
 
 
+@pytest.mark.parametrize(("text", "whole"), [
+    ("OverSubscribe=NO", False), ("OverSubscribe=EXCLUSIVE", True), ("OverSubscribe=FORCE:4", False),
+    ("ExclusiveUser=YES OverSubscribe=NO", False), ("Exclusive=NODE OverSubscribe=NO", True),
+    ("Exclusive=USER", False), ("Exclusive=NO", False), ("", False)])
+def test_partitions_of_whole_nodes(text: str, whole: bool) -> None:
+    found = parse_partitions(f"PartitionName=val Default=YES {text} State=UP\n")
+    assert [p.whole_nodes for p in found] == [whole]
+
+
+@pytest.mark.parametrize(("text", "several"), [
+    ("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[3-4]\n"
+     "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]\n", True),
+    ("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-4]\n"
+     "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf1\n", False),
+    ("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-4]\n", False),
+    ("BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n[3-4] BlockSize=2\n"
+     "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n", True),
+    ("BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n", False), ("", False)])
+def test_several_leaves(text: str, several: bool, commands: Path) -> None:
+    (commands / "told").write_text(text)
+    stand_in(commands, "scontrol", f"cat {commands}/told")
+    assert CommandLine().topology() is several
+
+
 def test_partitions() -> None:
     text = ("PartitionName=val AllowGroups=ALL Default=YES MaxTime=UNLIMITED State=UP TotalNodes=4\n"
             "PartitionName=short* AllowGroups=ALL Default=NO MaxTime=1-02:03:00 State=DOWN\n")
@@ -127,9 +151,10 @@ def test_a_submission_whose_answer_was_lost_is_found_by_its_comment(commands: Pa
              "operation' >&2; exit 1")
     stand_in(commands, "squeue", "echo '41|RUNNING|None|n1|other'; echo '42|PENDING|None||hpcadmin:R:1'")
     assert CommandLine().submit(Path("script"), comment="hpcadmin:R:1") == 42
-    stand_in(commands, "squeue", "true")
-    with pytest.raises(SlurmError, match="does not answer"):
-        CommandLine().submit(Path("script"), comment="hpcadmin:R:1")
+    for others in ("true", "echo '43|RUNNING|None|n1|hpcadmin:R:10'"):
+        stand_in(commands, "squeue", others)
+        with pytest.raises(SlurmError, match="does not answer"):
+            CommandLine().submit(Path("script"), comment="hpcadmin:R:1")
 
 
 def test_submit_reads_the_id(commands: Path) -> None:

@@ -82,7 +82,8 @@ def _show(preview: Preview, as_json: bool) -> None:
     for jobs in own_jobs(plan):
         check = next(t.check for t in plan.tests if t.id == jobs[0].stages[0].tests[0])
         where = fold({n for job in jobs for n in job.nodes}) or "nodes that Slurm chooses"
-        click.echo(f"{plural(len(jobs), 'job')} of {check}, as users submit them, at one time on {where}: "
+        least = "at least " if preview.look and len(jobs) > 1 else ""     # a look tells how many GPUs there are
+        click.echo(f"{least}{plural(len(jobs), 'job')} of {check}, as users submit them, at one time on {where}: "
                    f"about {round(jobs[0].seconds)} s, time limit {jobs[0].time_limit_min} min")
     for verdict in plan.verdicts:
         click.echo(f"  {verdict.status.value}: {verdict.check} {verdict.subject}: {printable(verdict.reason)}")

@@ -71,7 +71,7 @@ class CommandLine:
         except SlurmError:
             # The controller may have taken the job although its answer never came.
             with contextlib.suppress(HpcadminError):
-                found = self.find(comment)
+                found = [job for job in self.find(comment) if job.comment == comment]    # not job 10 for job 1
                 if found:
                     return max(job.id for job in found)
             raise
