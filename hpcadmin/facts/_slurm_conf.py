@@ -12,6 +12,7 @@ from hpcadmin.facts._reading import Finding
 from hpcadmin.facts._slurm_gres import KEYS as GRES_KEYS
 from hpcadmin.facts._slurm_gres import GresLine, expand_files
 from hpcadmin.facts._slurm_text import Record, count, indented, records
+from hpcadmin.hosts import expand
 
 _BARE_GRES = re.compile(r"\s*(?:-\s+(?:conf:\s*)?)?[\"']?(gpu:[A-Za-z][^\s\"',]{0,120}:[0-9]{1,4})[\"']?\s*\Z")
 # slurm.conf(5): the keys of a NodeName line, of all versions.
@@ -145,6 +146,12 @@ def _node(record: Record, lines: Sequence[str], found: Conf) -> None:
             found._node.update(values)
             return
         values = {**found._node, **values}
+    if name and source in ("slurm.conf", "scontrol create"):
+        try:
+            expand(name)
+        except UsageError as exc:
+            found.findings.append(Finding(f"NodeName={name[:80]}: {exc.what}: slurmctld ends with a fatal error",
+                                          record.line))
     found.nodes.append(NodeLine(name, record.line, source, values, frozenset(keys), record.piece))
 
 

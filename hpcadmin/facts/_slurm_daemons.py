@@ -180,6 +180,8 @@ NOT_CONFIGURATION = (
         "configless: DNS has no SRV record _slurmctld._tcp; slurmd --conf-server=HOST, or a slurm.conf", note=True),
     _at("oom_kill", r"Detected \d{1,6} oom_kill events?", f"a job used more memory than it asked for{_WHERE}",
         note=True),
+    _at("not responding", r"Nodes (?P<node>[A-Za-z][\w.,\[\]-]{0,200}) not responding",
+        f"slurmd of {{node}} does not answer: it or the node is down, or the network between{_WHERE}", note=True),
     _at("gettimeofday", r"High latency for \d{1,9} calls to gettimeofday",
         f"the clock of this machine is slow to read (virtual machine){_WHERE}", note=True),
     _at("chdir(", r"chdir\((?P<path>[^)\s]{1,200})\): (?:Permission denied|No such)",

@@ -24,7 +24,7 @@ _GOES_ON = {
     "nodename": _NODE_ONLY,
     "partitionname": frozenset({
         "nodes", "default", "maxtime", "defaulttime", "state", "oversubscribe", "prioritytier", "priorityjobfactor",
-        "qos", "allowqos", "allowaccounts", "allowgroups", "hidden", "minnodes", "maxnodes", "lln", "rootonly"}),
+        "qos", "allowqos", "allowaccounts", "hidden", "minnodes", "maxnodes", "lln", "rootonly"}),
     "name": frozenset({"file", "type", "cores", "cpus", "links", "flags", "count", "multiplefiles"})}
 _FIRST = re.compile(r"\s{0,20}(?:[-+>|*`\"']\s?){0,3}([A-Za-z]{2,40})=")
 

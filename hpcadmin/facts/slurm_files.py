@@ -115,7 +115,8 @@ def told(document: Document) -> Told | None:
     """None where the text has nothing of Slurm's."""
     lines, numbers = _slurm_paste.spread(document.lines)
     sides = _sides(document, lines)
-    if not any(side.conf.lines or side.tree or side.log.lines for side in sides):
+    if not any(side.conf.lines or side.tree or side.log.lines for side in sides) and not any(
+            map(_slurm_paste.cut, lines[-3:])):
         return None
     conf, tree, log = sides[-1].conf, sides[-1].tree, sides[-1].log
     found = _once((each for side in sides for each in (
