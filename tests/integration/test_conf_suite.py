@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,10 @@ def down() -> None:
     run(["lab", "down", "--name", NAME])
 
 
-def validate(folder: Path, site: str, status: int) -> dict:
+def validate(folder: Path, site: str, status: int, *more: str) -> dict:
     (folder / "shared" / "site.toml").write_text(site)
     text = hpcadmin("lab", "exec", "--name", NAME, "--", "hpcadmin", "--site", "/shared/site.toml", "validate",
-                    "--suite", "conf", "--json", status=status)
+                    "--suite", "conf", "--json", *more, status=status)
     return json.loads(text)
 
 
@@ -79,31 +80,100 @@ def values(report: dict, status: str) -> set[str]:
             if v["status"] == status and v.get("measurement")}
 
 
-def test_jobs_get_what_was_rendered_and_wrong_files_are_found(tmp_path: Path) -> None:
-    conf = tmp_path / "conf"
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """slurm.conf and the rest for this lab, as conf render makes them."""
+    folder = tmp_path_factory.mktemp("rendered")
     try:
-        folder = up()
-        site = SITE.format(folder=folder)
-        (tmp_path / "site.toml").write_text(site)
-        env = {"HPCADMIN_SITE": str(tmp_path / "site.toml"), "HPCADMIN_DIR": str(tmp_path / "state")}
+        site = SITE.format(folder=up())
+        (folder / "site.toml").write_text(site)
+        env = {"HPCADMIN_SITE": str(folder / "site.toml"), "HPCADMIN_DIR": str(folder / "state")}
         hpcadmin("discover", "-w", "node[01-04]", **env)
-        hpcadmin("conf", "render", "-o", str(conf), **env)
-        down()
-        for line in ("SelectTypeParameters=CR_Core_Memory", "ProctrackType=proctrack/cgroup",
-                     "TaskPlugin=task/cgroup,task/affinity", "TopologyPlugin=topology/tree"):
-            assert line in (conf / "slurm.conf").read_text()
-        folder = up("--conf", str(conf))
-        report = validate(folder, site, 0)
-        assert {"gpu_binding open_devices", "gpu_binding cores", "gpu_binding shared_gpus", "gpu_binding visible_gpus",
-                "gpu_binding given_gpus", "leaf_allocation leaves"} == values(report, "PASS")
-        assert report["manifest"]["simulated"] == "2xT4"
-        down()
-        _spoil(conf)
-        report = validate(up("--conf", str(conf)), site, 1)
-        assert {"gpu_binding open_devices", "gpu_binding cores", "gpu_binding shared_gpus"} <= values(report, "FAIL")
-        assert "leaf_allocation leaves" in values(report, "PASS")
+        hpcadmin("conf", "render", "-o", str(folder / "conf"), **env)
     finally:
         down()
+    shutil.copy(folder / "state" / "inventory.json", folder / "inventory.json")
+    return folder
+
+
+def test_jobs_get_what_was_rendered_and_wrong_files_are_found(rendered: Path, tmp_path: Path) -> None:
+    conf, site = rendered / "conf", (rendered / "site.toml").read_text()
+    for line in ("SelectTypeParameters=CR_Core_Memory", "ProctrackType=proctrack/cgroup",
+                 "TaskPlugin=task/cgroup,task/affinity", "TopologyPlugin=topology/tree"):
+        assert line in (conf / "slurm.conf").read_text()
+    wrong = tmp_path / "wrong"
+    shutil.copytree(conf, wrong)
+    _spoil(wrong)
+    try:
+        report = validate(up("--conf", str(conf)), site, 0)
+        assert {"gpu_binding open_devices", "gpu_binding cores", "gpu_binding shared_gpus", "gpu_binding shared_cpus",
+                "gpu_binding visible_gpus", "gpu_binding given_gpus", "leaf_allocation leaves"} == \
+            values(report, "PASS")
+        assert report["manifest"]["simulated"] == "2xT4"
+        down()
+        report = validate(up("--conf", str(wrong)), site, 1)
+        assert {"gpu_binding open_devices", "gpu_binding cores", "gpu_binding shared_gpus"} <= values(report, "FAIL")
+        assert "leaf_allocation leaves" in values(report, "PASS")
+        told = " ".join(f["text"] for f in report["findings"])
+        assert "ConstrainDevices=yes" in told and "gres.conf Cores=" in told
+    finally:
+        down()
+
+
+def test_what_the_cluster_does_not_let_be_tested_is_said(rendered: Path, tmp_path: Path) -> None:
+    """A node with fewer GPUs in slurm.conf, a partition of whole nodes, nodes of two leaves, a folder not shared, Ctrl-C."""
+    conf, site = tmp_path / "conf", (rendered / "site.toml").read_text()
+    shutil.copytree(rendered / "conf", conf)
+    text = (conf / "slurm.conf").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("NodeName="))
+    (conf / "slurm.conf").write_text(text.replace(line, "\n".join([
+        line.replace("node[01-04]", "node[01-03]"),
+        line.replace("node[01-04]", "node04").replace("Gres=gpu:t4:2", "Gres=gpu:t4:1")])))
+    try:
+        folder = up("--conf", str(conf))
+        report = validate(folder, site, 1)
+        bad = [v for v in report["verdicts"] if v["check"] == "gpu_binding" and v["status"] != "PASS"]
+        assert [(v["status"], v["subject"]["nodes"]) for v in bad] == [("FAIL", ["node04"])]
+        assert "slurm.conf gives node04 1 GPU" in bad[0]["reason"]
+        shutil.copy(rendered / "inventory.json", folder / "shared" / "inventory.json")
+        (folder / "shared" / "inventory.json").chmod(0o644)
+        known = ("--inventory", "/shared/inventory.json")
+        report = validate(folder, site, 3, *known, "-w", "node[01,03]")
+        told = {v["check"]: v["reason"] for v in report["verdicts"] if v["status"] != "PASS"}
+        assert told == {"leaf_allocation": "no leaf had 2 free nodes, so that one job had to be on several "
+                        "(again with more nodes, or when the cluster is not busy)"}
+        report = validate(folder, site, 3, *known, "-w", "node[01-02]", "--run-dir", "/tmp/not-shared")
+        assert all("is the run folder shared" in v["reason"] for v in report["verdicts"])
+        _interrupted(folder, known)
+        inside("scontrol", "update", "partitionname=main", "oversubscribe=exclusive")
+        report = validate(folder, site, 3, *known, "-w", "node[01-03]")
+        assert {(v["check"], v["status"]) for v in report["verdicts"]} == {
+            ("gpu_binding", "NOT RUN"), ("leaf_allocation", "PASS")}
+        assert not inside("squeue", "-h")
+    finally:
+        down()
+
+
+def _interrupted(folder: Path, known: tuple[str, ...]) -> None:
+    """node02 is half taken: the run waits for it when it is stopped, and keeps what the others told."""
+    number = inside("sbatch", "--parsable", "-w", "node02", "--gres=gpu:1", "--mem=100M", "--wrap", "sleep 100").strip()
+    begun = subprocess.run(
+        [sys.executable, "-m", "hpcadmin", "lab", "exec", "--name", NAME, "--", "timeout", "-s", "INT", "6", "hpcadmin",
+         "--site", "/shared/site.toml", "validate", "--suite", "conf", "--json", "-w", "node[01-03]", *known], cwd=ROOT,
+        capture_output=True, text=True, timeout=60, check=False)
+    report = json.loads(begun.stdout)
+    assert (report["manifest"]["state"], report["manifest"]["exit_status"]) == ("interrupted", 130)
+    nodes = {v["subject"]["nodes"][0]: v["status"] for v in report["verdicts"] if v["check"] == "gpu_binding"}
+    assert nodes == {"node01": "PASS", "node02": "NOT RUN", "node03": "PASS"}
+    inside("scancel", number)
+    end = time.monotonic() + 20
+    while inside("squeue", "-h") and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not inside("squeue", "-h")
+
+
+def inside(*argv: str) -> str:
+    return hpcadmin("lab", "exec", "--name", NAME, "--user", "root", "--", *argv)
 
 
 def _spoil(conf: Path) -> None:
