@@ -93,6 +93,8 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("gres.some_do", "FATAL", "without Type=", GPUS, f"{TWO}\nNodeName=n[1-2] Name=gpu File=/dev/nvidia1", {}),
     ("gres.some_do", "FATAL", "without File=", GPUS, f"{TWO}\nNodeName=n[1-2] Name=gpu Type=a", {}),
     ("gres.files_twice", "FATAL", "named twice", GPUS, f"{TWO}\n{TWO}", {}),
+    ("gres.shared_files", "WRONG", "no gpu line has this file", GPUS,
+     f"{LINES}\nNodeName=n[1-2] Name=shard Count=4 File=/dev/nvidia7", {}),
     ("gres.no_files", "INVALID", "no AutoDetect", GPUS, "NodeName=n[1-2] Name=gpu Type=a Count=2", {}),
     ("gres.flags", "FATAL", "same Flags", GPUS, LINES.replace("nvidia_gpu_env Cores=16", "amd_gpu_env Cores=16"), {}),
     ("gres.flags", "FATAL", "every variable", GPUS, LINES.replace(" Flags=nvidia_gpu_env Cores=0-15", ""), {}),

@@ -192,6 +192,18 @@ def files_twice(situation: Situation) -> Iterator[Finding]:
             first.update({(line.name, file): line for file in line.files if (line.name, file) not in first})
 
 
+def shared_files(situation: Situation) -> Iterator[Finding]:
+    """File= of an mps or shard line is that of a gpu line of the same node (gres_c_s.c); AutoDetect may find more."""
+    for group in situation.alike:
+        gpus = [line for line in group.lines if line.name.casefold() == GPU]
+        found = {file for line in gpus for file in line.files}
+        for line in group.lines if found and group.autodetect is None else ():
+            lost = [file for file in line.files if file not in found] if line.name.casefold() in SHARED else []
+            if lost:
+                yield Finding(Severity.WRONG, f"Name={line.name} File={lost[0]}: no gpu line has this file",
+                              "an error line, and slurmd drops the shares of it", (), line.place, group.hosts)
+
+
 def outside_dev(situation: Situation) -> Iterator[Finding]:
     """A regular file is refused, and one that is not there is waited for."""
     for line in situation.conf.gres:
@@ -314,4 +326,4 @@ def _vendor(situation: Situation, group: Alike, line: GresLine) -> str:
 
 
 RULES: tuple[Rule, ...] = (names, links, links_length, links_symmetric, count, multiple_files, some_do, files_twice,
-                           outside_dev, no_files, flags, variables, devices_missing)
+                           shared_files, outside_dev, no_files, flags, variables, devices_missing)
