@@ -73,6 +73,8 @@ SETTINGS = (
         "{file} is not there: no configuration is read: fatal"),
     _at("rontend", r"Frontend not configured correctly", "this Slurm is built for front ends and slurm.conf has no "
         "FrontendName=: fatal; another build (a package of emulation is not for clusters)"),
+    _at("only compatible with", r"(?P<key>\w{3,40}) (?P<value>UsePSS|NoShared)[^\n]{0,30} only compatible with "
+        r"(?P<plugin>\w{1,30}/\w{1,30})", "{key}={value} goes with {plugin} only, and is ignored: remove it"),
     _at("MailProg", r"Configured MailProg is invalid",
         "MailProg= is no program on this host: no mail is sent, nothing else depends on it", note=True),
     _at("pam_slurm_adopt", r"If using PrologFlags=Contain for pam_slurm_adopt",

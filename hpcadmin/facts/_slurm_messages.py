@@ -58,7 +58,8 @@ MESSAGES = (
              "gres.conf: Count= of {name} is not the number of its files: slurmd ends with a fatal error"),
     _message(r"gres\.conf for (?P<name>\w{1,40}), some records have \"?Type=\"? specification while others do not",
              "gres.conf: some lines of {name} have Type= and others do not: slurmd ends with a fatal error"),
-    _message(r"(?P<what>SHARING configuration lacks \"File\" specification|failed to merge SHARED and SHARING)",
+    _message(r"(?P<what>SHARING configuration lacks \"File\" specification|"
+             r"SHARED specified without any SHARING found|failed to merge SHARED and SHARING)",
              "gres.conf: mps and shard need a gpu line with File= ({what})", _GRES_CONF),
     _message(r"Ignoring gres\.conf record, invalid name: (?P<name>\S{1,60})",
              "{name} of gres.conf is not in GresTypes= of slurm.conf and is ignored", "slurm.conf"),

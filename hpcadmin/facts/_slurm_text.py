@@ -107,7 +107,7 @@ def indented(lines: Sequence[str], at: int) -> dict[str, str]:
         if not text.startswith((" ", "\t")) or not text.strip():
             break
         for match in _WORD.finditer(text):
-            found.setdefault(match[1].lower(), match[2])
+            found.setdefault(match[1].lower(), _DECORATION.sub("", match[2]))
     return found
 
 
