@@ -121,7 +121,8 @@ def test_two_configurations_in_one_text(between: str, tmp_path: Path) -> None:
     "{% for h in hosts %}\nNodeName={{ h }} CPUs=32 Sockets=2 CoresPerSocket=8 Gres=gpu:{{ n }}\n{% endfor %}",
     "NodeName=${each.key} CPUs=${var.cpus} RealMemory=${floor(var.mem * 0.95)} State=CLOUD",
     "NodeName=<%= @name %> CPUs=<%= @cpus %> State=UNKNOWN", "NodeName=<host> CPUs=<n> RealMemory=<mem>",
-    "NodeName=$(hostname -s) CPUs=$(nproc) RealMemory=$MEM\nSlurmctldHost=$HOSTNAME"])
+    "NodeName=$(hostname -s) CPUs=$(nproc) RealMemory=$MEM\nSlurmctldHost=$HOSTNAME",
+    "NodeName=n1 Sockets=XXX RealMemory=??? State=UNKNOWN"])
 def test_what_a_template_leaves_open_is_no_fault(text: str, tmp_path: Path) -> None:
     assert not faults(judged(f"{text}\n", tmp_path))
 
@@ -204,6 +205,7 @@ def test_what_no_file_is_to_blame_for_is_a_note(text: str, what: str, tmp_path: 
     "slurm_nodes:\n  - name: n[1-4]\n    CPUs: 16\n    Sockets: 2\n",
     "PartitionName=main\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   Nodes=n[1-4]\n   State=UP TotalCPUs=8\n",
     "JobId=5 JobName=x\n   JobState=PENDING Reason=Resources Dependency=(null)\n",
+    "blockSizes = [small, large]\n", "raise ValueError('project has been renamed to account')\n",
     "node_conf = {\n    CPUs = 48\n    ThreadsPerCore = 2\n}\n"])
 def test_what_only_looks_like_a_configuration(text: str, tmp_path: Path) -> None:
     assert not faults(judged(text, tmp_path))

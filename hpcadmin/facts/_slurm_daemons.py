@@ -64,7 +64,7 @@ SETTINGS = (
         "SlurmdSpoolDir={path}: it must be a folder that slurmd can write: fatal"),
     _at("mkdir(", r"fatal: mkdir\((?P<path>[^)\s]{1,200})\)",
         "{path} cannot be made (StateSaveLocation= of slurmctld, SlurmdSpoolDir= of slurmd): fatal"),
-    _at("has been renamed", r"(?P<key>\w{3,60}) has been renamed to (?P<new>\w{3,60})",
+    _at("has been renamed", r"error: (?P<key>[A-Z]\w{2,60}) has been renamed to (?P<new>[A-Z]\w{2,60})",
         "{key}= is {new}= in this version of Slurm: rename it"),
     _at("Do you have SlurmUser", r"Do you have SlurmUser configured as uid (?P<value>\d{1,10})",
         "SlurmUser= is another user on the host that sends (uid {value}) than here: one SlurmUser= with one uid "
@@ -118,6 +118,9 @@ CGROUPS = (
     _at("dbus", r"cannot connect to dbus system daemon",
         "no dbus on this host, as in most containers, and slurmd does not start (fatal): cgroup.conf needs "
         "IgnoreSystemd=yes, or CgroupPlugin=disabled from 24.05 on"),
+    _at("for slurmstepd", r"scope (?:and/or cgroup directory )?for slurmstepd could not be set",
+        "slurmd could not make the scope of its steps: no systemd there, as in most containers (IgnoreSystemd=yes in "
+        "cgroup.conf), or the scope failed (systemctl reset-failed): fatal"),
     _at("not mounted", r"cgroup namespace '(?P<name>\w{1,20})' not mounted",
         "cgroup v1 with the controller {name} is not mounted here: slurmd does not start (fatal); hosts with cgroup v2 "
         "alone need a Slurm that was built with cgroup/v2"),

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 OPEN = "{{}}"
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"', "\u2018": "'",
                          "\u2019": "'", "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-"})
-_COLOUR = re.compile(r"\[\d{0,2}(?:;\d{1,3}){0,4}m|\[K")
+_COLOUR = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m|\[[mK](?![A-Za-z])")
 _TEMPLATE = re.compile(r"\{\{[^{}\n]{0,300}\}\}|\{%[^%\n]{0,300}%\}|<%[^%\n]{0,300}%>|\$\{[^{}\n]{1,200}\}|"
-                       r"\$\([^()\n]{1,200}\)|\$[A-Za-z_]\w{0,60}|(?<==)<[A-Za-z][\w -]{0,60}>|@[A-Z_]{2,40}@")
+                       r"\$\([^()\n]{1,200}\)|\$[A-Za-z_]\w{0,60}|(?<==)<[A-Za-z][\w -]{0,60}>|@[A-Z_]{2,40}@|"
+                       r"(?<==)(?:[Xx]{2,12}|\?{1,8}|\.{3,8}|TODO|FIXME|CHANGE_?ME|REPLACE_?ME)(?=\s|\Z)")
+_MARKS = ("{{", "{%", "<", "$", "@", "=X", "=x", "=?", "=.", "=T", "=F", "=C", "=R")
 _KEY = r"(?=[A-Za-z][A-Za-z]{2,40}\s{0,4}=)"
 # cat -n, grep -n, nl, an editor's margin; docker compose and kubectl; a shell that writes the file.
 _BEFORE = re.compile(
@@ -27,7 +29,7 @@ _ECHO = re.compile(r"\A[ \t]{0,20}(?:(?:RUN|&&|sudo|-)[ \t]{1,4}){0,3}(?:echo|pr
                    r"[\"']?" + _KEY)
 _ECHOED = re.compile(r"[\"']?(?:[ \t]{0,4}(?:\||>{1,2})[^=]{0,200})?[ \t]{0,4}(?:&&)?[ \t]{0,4}\\?\Z")
 _SPACED = re.compile(r"([A-Za-z]\w{1,40})[ \t]{1,8}=[ \t]{0,8}(?=[^\s=])|(?<=\w)=[ \t]{1,8}(?=[^\s=]{1,200}\Z)")
-_OPENS_SPACED = re.compile(r"\A[ \t]{0,80}[A-Za-z]\w{1,40}[ \t]{0,8}=[ \t]{0,8}[^\s=]")
+_OPENS_SPACED = re.compile(r"\A[ \t]{0,80}[A-Za-z]\w{1,40}[ \t]{0,8}=[ \t]{0,8}[^\s=\[{(]")
 _MEASURED = re.compile(r"\A(\s{0,20})ClusterName=\S{1,60} (?=NodeName=\S{1,100} CPUs=)")     # slurmd -C, once
 _CODE = re.compile(r"\A([ \t]{0,20}(?:[-*+][ \t]{1,4})?)(`{1,3})(" + r"[A-Za-z]\w{1,40}=[^`\n]{0,4000})\2(.{0,2000})\Z")
 _DIFF = re.compile(r"\A(?:@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@|diff --git |--- [ab]/|\+\+\+ [ab]/)")
@@ -74,7 +76,7 @@ def _plain(line: str) -> str:
         line = _COLOUR.sub("", line)
     if "=" not in line:
         return line
-    if any(mark in line for mark in ("{{", "{%", "<", "$", "@")):
+    if any(mark in line for mark in _MARKS):
         line = _TEMPLATE.sub(OPEN, line)
     if "ClusterName=" in line:
         line = _MEASURED.sub(r"\1", line)
