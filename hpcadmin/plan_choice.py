@@ -146,7 +146,8 @@ def _hardware(option: _Option, word: str, facts: Facts, nodes: tuple[str, ...]) 
     if not any(has.values()) and not any(n in expected for n in nodes):
         tested = "RDMA" if word == "rdma" else check.name
         if word == "topology":
-            return replace(option, absent=f"slurmctld knows no two leaf switches or blocks: {check.name} not tested"), ()
+            told = "slurmctld knows no two leaf switches or blocks"
+            return replace(option, absent=f"{told}: {check.name} not tested"), ()
         return replace(option, absent=f"no {name} on any node: {tested} not tested"), ()
     having = sum(1 for there in has.values() if there)
     failed = []

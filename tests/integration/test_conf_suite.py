@@ -121,7 +121,7 @@ def test_jobs_get_what_was_rendered_and_wrong_files_are_found(rendered: Path, tm
 
 
 def test_what_the_cluster_does_not_let_be_tested_is_said(rendered: Path, tmp_path: Path) -> None:
-    """A node with fewer GPUs in slurm.conf, a partition of whole nodes, nodes of two leaves, a folder not shared, Ctrl-C."""
+    """Too few GPUs in slurm.conf, a partition of whole nodes, nodes of two leaves, a folder not shared, Ctrl-C."""
     conf, site = tmp_path / "conf", (rendered / "site.toml").read_text()
     shutil.copytree(rendered / "conf", conf)
     text = (conf / "slurm.conf").read_text()
