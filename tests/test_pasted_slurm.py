@@ -117,6 +117,14 @@ def test_two_configurations_in_one_text(between: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [
+    "Name=gpu File=/dev/nvidia0\n\nnew:\n\nName=gpu Type=a File=/dev/nvidia0\n",
+    "on n1:\nName=gpu File=/dev/nvidia[0-3]\non n2:\nName=gpu File=/dev/nvidia[0-3]\n",
+    "SwitchName=s1 Nodes=n[1-4]\n\nafter\n\nSwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\n"])
+def test_two_files_of_one_kind_in_one_text(text: str, tmp_path: Path) -> None:
+    assert not faults(judged(text, tmp_path))
+
+
+@pytest.mark.parametrize("text", [
     "NodeName={{ item.name }} CPUs={{ cpus }} Sockets={{ s }} CoresPerSocket=8 RealMemory={{ mem | int }}",
     "{% for h in hosts %}\nNodeName={{ h }} CPUs=32 Sockets=2 CoresPerSocket=8 Gres=gpu:{{ n }}\n{% endfor %}",
     "NodeName=${each.key} CPUs=${var.cpus} RealMemory=${floor(var.mem * 0.95)} State=CLOUD",

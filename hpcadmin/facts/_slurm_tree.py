@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcadmin.errors import UsageError
@@ -38,14 +38,29 @@ _KEYS = {"switchname": frozenset({"switchname", "switches", "nodes", "linkspeed"
 
 
 def collect(lines: Sequence[str]) -> Tree | None:
-    """None where the text has no line of a topology.conf."""
+    """None where the text has no line of a topology.conf. A text that shows one and then another, with words between
+    them, has two: what is known is of the last."""
+    found = [each for each in _each(lines) if each is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return replace(found[-1], findings=tuple(what for each in found for what in each.findings),
+                   lines=tuple(line for each in found for line in each.lines))
+
+
+def _each(lines: Sequence[str]) -> Iterator[Tree | None]:
     switches: dict[str, Switch] = {}
     blocks: dict[str, Switch] = {}
     sizes: list[str] = []
     findings: list[Finding] = []
-    seen = []
+    seen: list[int] = []
+    pieces: dict[str, int] = {}
     for record in records(lines):
         keys, first = record.keys, record.first
+        if first in _KEYS and pieces.get(keys[first], record.piece) != record.piece:
+            yield tree(switches, blocks, sizes, findings, seen) if seen else None
+            switches, blocks, sizes, findings, seen, pieces = {}, {}, [], [], [], {}
+        if first in _KEYS:
+            pieces[keys[first]] = record.piece
         if first in ("blocksizes", "blocklevels") and record.text.lower().startswith(first):
             sizes = [part.strip() for part in keys[first].split(",")] if first == "blocksizes" else sizes
             seen.append(record.line)
@@ -58,7 +73,7 @@ def collect(lines: Sequence[str]) -> Tree | None:
         if unknown:
             findings.append(Finding(f"{keys[first]}: {', '.join(unknown)[:80]}: no key of topology.conf: slurmctld "
                                     "ends with a fatal error", record.line))
-    return tree(switches, blocks, sizes, findings, seen) if seen else None
+    yield tree(switches, blocks, sizes, findings, seen) if seen else None
 
 
 def add(into: dict[str, Switch], name: str, line: int, keys: Mapping[str, str], findings: list[Finding], *,

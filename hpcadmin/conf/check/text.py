@@ -56,10 +56,11 @@ class Pasted:
 
 @dataclass
 class _Round:
-    """Lines of the text by file and number, and the nodes that they define."""
+    """Lines of the text by file and number, and the nodes and devices that they define, with their piece of it."""
 
     lines: dict[str, dict[int, str]] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
+    devices: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
 
 def read_text(name: str, text: str) -> Pasted:
@@ -123,11 +124,16 @@ def _rounds(lines: Sequence[str], conf: Conf) -> list[_Round]:
         file, line = placed
         now = rounds[-1]
         node = record.keys.get("nodename", "") if file == "slurm.conf" and record.first == "nodename" else ""
-        if node and now.nodes.get(node, record.piece) != record.piece and len(rounds) < MAX_ROUNDS:
+        device = (record.keys.get("nodename", ""), record.keys.get("name", ""),
+                  record.keys.get("file", "") if file == "gres.conf" else "")
+        again = now.nodes.get(node, record.piece) if node else now.devices.get(device, record.piece)
+        if again != record.piece and len(rounds) < MAX_ROUNDS:
             rounds.append(_Round())
             now = rounds[-1]
         if node:
             now.nodes[node] = record.piece
+        elif device[2]:
+            now.devices[device] = record.piece
         now.lines.setdefault(file, {})[record.line] = line
     return [each for each in rounds if each.lines]
 
