@@ -1,8 +1,8 @@
 """Sample outputs of checks: tests/samples/NAME/CASE.out with CASE.json, which says how it was run and what is right.
 
-CASE.json: context (nodes, params, …), role, node, exit_status, timed_out, server (file of the other side), others (files
-of the other outputs), and either `measurements` (only the fields that differ from their defaults) or `error` (a part of
-the ParseError's text).
+CASE.json: context (nodes, params, …), role, node, exit_status, timed_out, server (file of the other side), others
+(files of the other outputs), and either `measurements` (only the fields that differ from their defaults) or `error` (a
+part of the ParseError's text).
 `python tests/check_samples.py` writes the measurements of samples that have neither: read them before you commit them.
 """
 

@@ -219,6 +219,12 @@ def test_what_only_looks_like_a_configuration(text: str, tmp_path: Path) -> None
     assert not faults(judged(text, tmp_path))
 
 
+def test_the_right_line_has_a_key_once(tmp_path: Path) -> None:
+    done = judged("Name=gpu File=/dev/nvidia0 CPUs=0-15,32-47\n", tmp_path)
+    right = {line for finding in done.result.findings for line in finding.right}
+    assert "Name=gpu File=/dev/nvidia0 CPUs=0-15" in right and not any(line.count("CPUs=") > 1 for line in right)
+
+
 def test_a_plugin_that_does_not_load_is_not_called_absent(tmp_path: Path) -> None:
     done = judged("slurmd: error: Couldn't load specified plugin name for select/cons_res: Dlopen of plugin file "
                   "failed\n"

@@ -39,8 +39,8 @@ def site_of(text: str, name: str = "site.toml") -> Site:
 
 def test_ours() -> None:
     checks = load_checks()
-    assert set(checks) == {"gpu_binding", "leaf_allocation", "node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong", "osu_latency", "osu_bw",
-                           "ib_write_bw", "nccl_allreduce"}
+    assert set(checks) == {"gpu_binding", "leaf_allocation", "node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong",
+                           "osu_latency", "osu_bw", "ib_write_bw", "nccl_allreduce"}
     for check in checks.values():
         assert check.doc and check.title and check.seconds > 0
 

@@ -33,7 +33,8 @@ def jobs(kind: Kind) -> tuple[str, ...]:
     want = kind.line.get("gres") or ""
     if not want:
         return ()
-    return (f"p=$(sinfo -h -N -n {kind.name} -o %R | head -n 1); srun -Q -p $p -w {kind.name} -n1 --mem=1 --gres={want} "
+    return (f"p=$(sinfo -h -N -n {kind.name} -o %R | head -n 1); "
+            f"srun -Q -p $p -w {kind.name} -n1 --mem=1 --gres={want} "
             "sh -c 'echo $CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES'",)
 
 

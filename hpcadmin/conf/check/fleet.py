@@ -160,10 +160,11 @@ def rewritten(values: Mapping[str, Value], first: str, changes: Mapping[str, str
     left = {key.casefold(): (key, text) for key, text in changes.items()}
     words = [first] if first else []
     for key, value in values.items():
-        if key in left:
-            name, text = left.pop(key)
+        mine = key if key in left else value.key.casefold()      # Cores= may be written as CPUs=
+        if mine in left:
+            name, text = left.pop(mine)
             if text is not None:
-                words.append(f"{value.key if value.key.casefold() == key else name}={text}")
+                words.append(f"{value.key if value.key.casefold() == mine else name}={text}")
         elif not value.default:
             words.append(f"{value.key}={quoted(value.text)}")
     words += [f"{name}={text}" for name, text in left.values() if text is not None]
