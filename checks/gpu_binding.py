@@ -200,18 +200,10 @@ def _shared(groups: Iterable[Iterable[object]]) -> int:
 
 
 def _told(text: str, files: Sequence[str]) -> dict[str, str]:
-    lines = [line for line in lib.lines_of(text) if line]
-    if lines.count("# hpcadmin gpu_binding 1") != 1 or lines.count("# end gpu_binding") != 1:
-        raise ParseError("not one whole output of gpu_binding", hint="cut off, or several runs mixed")
+    lines = lib.own_output(text, "gpu_binding")
     lib.no_fatal_lines(lines)
     keys = ("asked", "node", "given", "visible", "cpus", *(f"device {file}" for file in files))
-    told: dict[str, str] = {}
-    for line in lines:
-        key, colon, value = line.partition(": ")
-        if colon and key in keys:
-            if key in told:
-                raise ParseError(f"{key} is told twice")
-            told[key] = value.strip()
+    told = lib.told_once(lines, keys, ": ")
     missing = [key for key in keys if not told.get(key)]
     if missing:
         raise ParseError(f"{', '.join(missing)} not told")

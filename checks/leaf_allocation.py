@@ -42,9 +42,7 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     count = context.param_int("nodes", 2)
-    lines = [line for line in lib.lines_of(lib.require(outputs, count=1)[0].text) if line]
-    if lines.count("# hpcadmin leaf_allocation 1") != 1 or lines.count("# end leaf_allocation") != 1:
-        raise ParseError("not one whole output of leaf_allocation", hint="cut off, or several runs mixed")
+    lines = lib.own_output(lib.require(outputs, count=1)[0].text, "leaf_allocation")
     lib.no_fatal_lines(lines)
     places = {m["node"]: m for m in map(_PLACE.match, lines) if m}
     if len(places) != count or sum(line.startswith("place: ") for line in lines) != count:

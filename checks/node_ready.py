@@ -77,16 +77,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
 
 
 def _told(text: str) -> dict[str, str]:
-    lines = [line for line in lib.lines_of(text) if line]
-    if lines.count("# hpcadmin node_ready 1") != 1 or lines.count("# end node_ready") != 1:
-        raise ParseError("not one whole output of node_ready", hint="cut off, or several runs mixed")
-    told: dict[str, str] = {}
-    for line in lines:
-        key, colon, value = line.partition(":")
-        if colon and key in KEYS:
-            if key in told:
-                raise ParseError(f"{key} is told twice")
-            told[key] = value.strip()
+    told = lib.told_once(lib.own_output(text, "node_ready"), KEYS, ":")
     if tuple(told) != KEYS:
         missing = [key for key in KEYS if key not in told]
         raise ParseError(f"{', '.join(missing)} not told" if missing else "not told in order: several runs mixed")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import conf_models as m
 import pytest
+from golden_files import compare
 
 from hpcadmin.cli.conf import explanation
 from hpcadmin.conf.parts import Rendering
@@ -70,13 +71,6 @@ CASES: dict[str, tuple[Inventory, Site, RenderOptions]] = {
 def rendered(case: str) -> Rendering:
     inventory, site, options = CASES[case]
     return render(inventory, site, options)
-
-
-def compare(path: Path, text: str) -> None:
-    if os.environ.get("HPCADMIN_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text(), path
 
 
 @pytest.mark.parametrize("case", CASES)

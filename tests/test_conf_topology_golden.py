@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import conf_models as m
 import fabric_trees as trees
 import pytest
+from golden_files import compare
 from topology_models import beside, fabric, inventory, nvl, planned, site
 
 from hpcadmin.cli.conf import explanation
@@ -65,13 +65,6 @@ CASES: dict[str, tuple[Inventory, Site, str, bool]] = {
 def rendered(case: str) -> Rendering:
     found, where, version, comments = CASES[case]
     return render(found, where, RenderOptions(slurm_version=version, comments=comments))
-
-
-def compare(path: Path, text: str) -> None:
-    if os.environ.get("HPCADMIN_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text(), path
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -54,6 +54,26 @@ def lines_of(text: str) -> list[str]:
     return [line.strip() for line in strip_terminal(text).split("\n")]
 
 
+def own_output(text: str, name: str) -> list[str]:
+    """The lines, without empty ones, of an output of our own script `name`, which says where it begins and ends."""
+    lines = [line for line in lines_of(text) if line]
+    if lines.count(f"# hpcadmin {name} 1") != 1 or lines.count(f"# end {name}") != 1:
+        raise ParseError(f"not one whole output of {name}", hint="cut off, or several runs mixed")
+    return lines
+
+
+def told_once(lines: Iterable[str], keys: Sequence[str], separator: str) -> dict[str, str]:
+    """The values of these keys in the order of the lines, each of which may stand there once."""
+    told: dict[str, str] = {}
+    for line in lines:
+        key, mark, value = line.partition(separator)
+        if mark and key in keys:
+            if key in told:
+                raise ParseError(f"{key} is told twice")
+            told[key] = value.strip()
+    return told
+
+
 def require(outputs: Sequence[Output], *, count: int | None = None, role: Role | None = None) -> tuple[Output, ...]:
     """The outputs (of one role), each known to be whole: ended by itself with status 0, in time, not cut, not empty."""
     chosen = tuple(o for o in outputs if role is None or o.role == role)
