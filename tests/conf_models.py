@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from hpcadmin.conf.parts import Rendering
 from hpcadmin.model import Core, Cpu, Failed, Gpu, Group, Inventory, Nic, Node, NumaNode, OddOneOut
-from hpcadmin.site import Cluster, Site, SlurmSite
+from hpcadmin.site import Cluster, NodeGroup, Site, SlurmSite
 
 SITE = Site(source="", cluster=Cluster(name="thinktank", controllers=("head(10.0.0.1)",)))
+
+
+def group(**keys: Any) -> Site:
+    """A site whose [nodes.gpu] is n1, with these keys."""
+    return replace(SITE, nodes=(NodeGroup("gpu", "n1", **keys),))
+
+
+def words(result: Rendering, key: str, node: str = "n1") -> str:
+    """The value of a key of the node's line."""
+    assert result.problems == ()
+    line = next(text for text in result.files["slurm.conf"].splitlines() if text.startswith(f"NodeName={node} "))
+    return dict(word.split("=", 1) for word in line.split("#")[0].split()).get(key, "")
 
 
 def site(**slurm: object) -> Site:

@@ -6,6 +6,7 @@ from typing import Any
 import conf_machines as c
 import conf_models as m
 import pytest
+from conf_models import group, words
 
 from hpcadmin.conf.parts import Rendering
 from hpcadmin.conf.render import RenderOptions, render
@@ -19,19 +20,9 @@ def go(what: Inventory | Node, version: str = "22.05", site: Site = m.SITE, **op
     return render(inventory, site, RenderOptions(slurm_version=version, **options))
 
 
-def group(**keys: Any) -> Site:
-    return replace(m.SITE, nodes=(NodeGroup("gpu", "n1", **keys),))
-
-
 def gres(result: Rendering) -> list[str]:
     assert result.problems == ()
     return [line for line in result.files["gres.conf"].splitlines() if line and not line.startswith("#")]
-
-
-def words(result: Rendering, key: str, node: str = "n1") -> str:
-    assert result.problems == ()
-    line = next(text for text in result.files["slurm.conf"].splitlines() if text.startswith(f"NodeName={node} "))
-    return dict(word.split("=", 1) for word in line.split("#")[0].split()).get(key, "")
 
 
 def told(result: Rendering) -> str:

@@ -6,28 +6,19 @@ from typing import Any
 import conf_machines as c
 import conf_models as m
 import pytest
+from conf_models import group, words
 
 from hpcadmin.conf.features import cpu, network, weight
 from hpcadmin.conf.machines import cpu_memory
 from hpcadmin.conf.parts import Rendering
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.model import Inventory, Nic, Node, NumaNode
-from hpcadmin.site import NodeGroup, Site
+from hpcadmin.site import Site
 
 
 def go(what: Inventory | Node, site: Site = m.SITE, version: str = "22.05") -> Rendering:
     inventory = what if isinstance(what, Inventory) else m.inventory((["n1"], what))
     return render(inventory, site, RenderOptions(slurm_version=version))
-
-
-def group(**keys: Any) -> Site:
-    return replace(m.SITE, nodes=(NodeGroup("gpu", "n1", **keys),))
-
-
-def words(result: Rendering, key: str, node: str = "n1") -> str:
-    assert result.problems == ()
-    line = next(text for text in result.files["slurm.conf"].splitlines() if text.startswith(f"NodeName={node} "))
-    return dict(word.split("=", 1) for word in line.split("#")[0].split()).get(key, "")
 
 
 def told(result: Rendering) -> str:
