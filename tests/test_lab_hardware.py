@@ -457,13 +457,14 @@ def test_lost_and_missing_devices_fail(reduce):
 @pytest.mark.deep
 @needs_mpirun
 def test_a_slow_gpu_is_measurably_slower(reduce):
+    """One process with two GPUs: two processes would measure how the cores of a busy machine are shared between them."""
     from hpcadmin.checklib import nccl
     best = {"": 0.0, "gpu 1 slow\n": 0.0}
-    for _ in range(4):      # in turn, and the best of each: whatever else the machine does only makes a run slower
+    for _ in range(8):      # in turn, and the best of each: whatever else the machine does only makes a run slower
         for faults, before in best.items():
-            done = reduce(2, "-b", "256K", "-e", "256K", "-n", "10", faults=faults)
+            done = reduce(1, "-g", "2", "-b", "256K", "-e", "256K", "-n", "20", faults=faults)
             best[faults] = max(before, nccl.read(done.stdout, "all_reduce_perf").average)
-    assert best["gpu 1 slow\n"] < best[""] * 0.6
+    assert 0 < best["gpu 1 slow\n"] < best[""] * 0.6      # three times the time, by its definition
 
 
 # --- ib_write_bw
