@@ -233,11 +233,13 @@ class Reading:
 
     measurements: every value that stands there and may be believed, also where the output is not sound; never a value
     that was made up, and none of a row that is cut or contradicts itself.
-    problems: each reason why the output is not whole, not sound or not what was asked for, one sentence with the words of
-    the output; () is sound. usable: the values shown are whole and agree with each other although there are problems: then
-    they are kept as warnings, and the best verdict is WARN. notes: worth saying, no fault ("2^20 bytes a MB").
-    validated: whether the tool checked its data; None where that tool never does. wrong_values: how many it found wrong.
-    ranks, hosts, transport: as the output proves them, None where it does not. runs: tables of one tool that stand there.
+    problems: each reason why the output is not whole, not sound or not what was asked for, one sentence with the words
+    of the output; () is sound. usable: the values shown are whole and agree with each other although there are
+    problems: then these are kept as warnings, and the best verdict is WARN.
+    notes: worth saying, no fault ("2^20 bytes a MB").
+    validated: whether the tool checked its data; None where it never does. wrong_values: how many it found wrong.
+    ranks, hosts (how many), transport ("IB …", "RoCE …", "TCP …", "SHM …"): as the output proves them, None where it
+    does not. runs: tables of one tool in the text.
     """
 
     measurements: tuple[Measurement, ...] = ()
@@ -247,7 +249,8 @@ class Reading:
     validated: bool | None = None
     wrong_values: int | None = None
     ranks: int | None = None
-    hosts: tuple[str, ...] | None = None
+    hosts: int | None = None
+    host_names: tuple[str, ...] = ()
     transport: str | None = None
     runs: int = 1
 
