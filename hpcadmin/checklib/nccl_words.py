@@ -1,0 +1,127 @@
+"""What NCCL, launchers and the kernel say around a table: errors with their hosts, the transport, everything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hpcadmin.checklib import fatal_lines, shown
+from hpcadmin.checklib.nccl_text import Line
+
+# What the tests, NCCL, CUDA and MPI print when something broke; a table beside such a line proves nothing.
+BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi failure", "test hip failure",
+          "unhandled cuda error", "unhandled system error", "unhandled hip error", "internal error", "cuda failure",
+          "cuda error", "hip failure", "remote process exited", "test timeout", "invalid number of gpus",
+          "invalid device ordinal", "async error", "async operation failed", "ibv_poll_cq", "nccl error", "xid (pci",
+          "uncorrectable ecc", "not enough slots available", "nccl watchdog", "# error:", "call to connect returned",
+          "got completion from peer", "error while loading shared libraries", "mpi_abort", "mpi_err_", "mlx5_core",
+          "mce: [hardware error]", "fatal error", "segfault at", "traceback (most recent", "socket timed out",
+          "nvrm: ", "connection refused", "connection reset", "connection timed out", "bad termination",
+          "has failed", "cancelled at", "node failure", "command not found", "no such file")
+_HOSTS = (re.compile(r"(\S{1,255}): Test (?:CUDA|NCCL|MPI|HIP|RCCL|TIMEOUT|timeout) ?failure"),
+          re.compile(r"\.\. (\S{1,255}) pid \d{1,9}: Test failure"),
+          re.compile(r"(\S{1,255}):\d{1,9}:\d{1,9} \[\d{1,5}\] "),
+          re.compile(r"srun: error: ([^:\s]{1,255}): task"),
+          re.compile(r"slurmstepd-(\S{1,255}): error"))
+_NO_HOST = re.compile(r"\.\. (\S{1,255}) pid: Test failure")
+_NCCL = re.compile(r"\S{1,255}:\d{1,9}:\d{1,9} \[\d{1,5}\] (.*)")
+_VIA = re.compile(r"Channel \d{1,4}(?:/\d{1,4})?\s{0,4}: .{1,80} via ([A-Za-z0-9/_ -]{1,60}?)(?: comm |\(|$)")
+_USING = re.compile(r"Using network (\S[\w ./-]{0,40}?)(?: \(|\(|$)")
+_DEVICES = re.compile(r"NET/IB\s?: Using (.{1,400})")
+_DIGITS = re.compile(r"\d+")
+_TELLING = (" via ", "using network", "net/", "exceeds", "fail", "could not", "error", "version", "timeout", "nvls",
+            "unable", "warn", "-> ")
+MOST = 24
+
+
+@dataclass(frozen=True)
+class Words:
+    errors: tuple[str, ...]         # lines that say that the run broke, each once
+    hosts: tuple[str, ...]          # that such lines name
+    transport: str | None
+    warnings: tuple[str, ...]       # NCCL WARN
+    notes: tuple[str, ...]          # other lines, each once
+
+
+def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) -> Words:
+    """lines: all of the output; others: those that belong to no table."""
+    texts = [line.text for line in lines if line.text]
+    broken = fatal_lines(texts, limit=400, also=BROKEN)
+    errors = list(dict.fromkeys(shown(t) for t in broken))
+    nccl, rest = [], []
+    for line in others:
+        match = _NCCL.match(line.text)
+        if match is None:
+            rest.append(line)
+        else:
+            nccl.append((line.raw, match[1]))
+    warnings = [raw for raw, said in nccl if "NCCL WARN" in said]
+    return Words(tuple(_spread(errors)), _named(texts, broken), _transport(nccl, hosts_of_list),
+                 tuple(shown(w) for w in dict.fromkeys(warnings)), tuple(_notes(nccl, rest)))
+
+
+def _spread(errors: Sequence[str]) -> list[str]:
+    """Of very many lines those of as many hosts as possible, the first ones first."""
+    if len(errors) <= MOST:
+        return list(errors)
+    first: dict[str, str] = {}
+    for line in errors:
+        first.setdefault(_host(line) or line, line)
+    chosen = list(first.values())[:MOST - 6]
+    return [*chosen, *[line for line in errors if line not in set(chosen)][:MOST - len(chosen)]]
+
+
+def _host(text: str) -> str:
+    return next((m[1] for m in (p.match(text) for p in _HOSTS) if m), "")
+
+
+def _named(texts: Iterable[str], broken: Sequence[str]) -> tuple[str, ...]:
+    """Hosts that lines of errors and of NCCL name; not the word that stands where a host should."""
+    none = {m[1] for m in map(_NO_HOST.match, broken) if m}
+    found = dict.fromkeys(_host(t) for t in texts if ": " in t or ":" in t)
+    return tuple(h for h in found if h and h not in none)
+
+
+def _transport(nccl: Sequence[tuple[str, str]], hosts: int) -> str | None:
+    """What the channels use, as NCCL_DEBUG=INFO tells: between nodes the network, else shared memory or peer access."""
+    ways = dict.fromkeys(m[1].strip() for m in (_VIA.search(said) for _, said in nccl) if m)
+    nets = [w for w in ways if w.startswith("NET/")]
+    devices = next((m[1] for m in (_DEVICES.search(said) for _, said in nccl) if m), "")
+    used = dict.fromkeys(m[1] for m in (_USING.search(said) for _, said in nccl) if m)
+    if not nets and hosts > 1:
+        nets = [f"NET/{name}" for name in used]
+    if nets:
+        return "; ".join(dict.fromkeys(_network(net, devices) for net in _slowest_first(nets)))
+    for kind in ("SHM", "P2P", "NVLS"):
+        mine = [w for w in ways if w.startswith(kind)]
+        if mine:
+            return f"{kind} between GPUs ({', '.join(mine[:4])})"
+    return "NVLS" if any("NVLS comm" in said or "NVLS Head" in said for _, said in nccl) else None
+
+
+def _slowest_first(nets: Sequence[str]) -> list[str]:
+    return sorted(nets, key=lambda net: not net.startswith("NET/Socket"))
+
+
+def _network(net: str, devices: str) -> str:
+    direct = " with GPUDirect RDMA" if "GDRDMA" in net else ""
+    if net.startswith("NET/Socket"):
+        return "TCP (NET/Socket)"
+    if net.startswith("NET/IB"):
+        kind = "RoCE" if "/RoCE" in devices and "/IB" not in devices else "IB"
+        return f"{kind} (NET/IB){direct}"
+    if "libfabric" in net.lower() or "ofi" in net.lower():
+        return f"OFI ({net[:40]}){direct}"
+    return f"{net.removeprefix('NET/')}{direct}"
+
+
+def _notes(nccl: Sequence[tuple[str, str]], rest: Sequence[Line]) -> list[str]:
+    """What else stands there, each kind once: first what tells something, then the rest."""
+    kinds: dict[str, str] = {}
+    for raw, said in nccl:
+        if any(word in said.lower() for word in _TELLING):
+            kinds.setdefault(_DIGITS.sub("0", said[-60:]), raw)
+    found = [shown(raw) for raw in list(kinds.values())[:MOST]]
+    plain = dict.fromkeys(line.raw for line in rest)
+    return found + [shown(raw) for raw in list(plain)[:MOST] if set(raw) - set("-=_*# `")]
