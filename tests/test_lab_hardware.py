@@ -511,10 +511,12 @@ def test_write_bandwidth_on_both_sides(write_bw, argv):
     from hpcadmin.checklib import perftest
     (server, first), (client, second) = write_bw(*argv)
     assert (first, second) == (0, 0), server + client
-    sides = perftest.read(server, "RDMA_Write"), perftest.read(client, "RDMA_Write")
-    assert [s.device for s in sides] == ["mlx5_0", "mlx5_1"]
-    assert sides[0].gbps == sides[1].gbps > 0
-    assert sides[0].iterations == sides[1].iterations
+    examined = [perftest.examine(text, perftest.kind_of("ib_write_bw")) for text in (server, client)]
+    assert not any(e.reading.problems for e in examined)
+    sides = [e.found[0] for e in examined]
+    assert [s.run.main.told("Device") for s in sides] == ["mlx5_0", "mlx5_1"]
+    assert sides[0].rows[0].gbps == sides[1].rows[0].gbps > 0
+    assert sides[0].rows[0].iterations == sides[1].rows[0].iterations
     told = [dict(re.findall(r" (local|remote) address: (.+)", text)) for text in (server, client)]
     assert told[0]["local"] == told[1]["remote"] != told[0]["remote"] == told[1]["local"]
     assert sides[0].both_ways == ("-b" in argv)
