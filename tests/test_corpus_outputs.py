@@ -11,13 +11,13 @@ from hpcadmin.check import Check, Context, Output, ParseError
 from hpcadmin.registry import load_checks
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "outputs"
-READERS = ("nccl_allreduce", "osu_latency", "osu_bw", "ib_write_bw", "mpi_hello", "mpi_pingpong", "node_ready",
+READERS = ("nccl_allreduce", "osu_latency", "osu_bw", "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw",
+           "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat", "mpi_hello", "mpi_pingpong", "node_ready",
            "nvidia_smi")
 # Sound outputs that a run of ours cannot have: other sizes, both ends on one port, another form of the tool's answer.
 NOT_OURS = ("diag/nvidia_smi_table_pkb.txt",
             "osu/latency_pkb_v571_impi.txt", "osu/bw_pkb_v571_impi.txt", "osu/bw_rocm_dd_mi_same_numa.txt",
-            "osu/bw_rocm_dd_mi_cross_numa.txt", "perftest/write_bw_loopback_all_sizes_interleaved.log",
-            "perftest/write_bw_loopback_8M_client_then_server.log")
+            "osu/bw_rocm_dd_mi_cross_numa.txt")
 
 pytestmark = pytest.mark.corpus
 if not CORPUS.is_dir():
@@ -49,7 +49,11 @@ def test_unsound_is_not_read_as_sound(name: str, checks: dict[str, Check]) -> No
             found = checks[reader].parse([Output(text)], Context())
         except ParseError:
             continue
-        assert answer.get("check") == reader and answer.get("sound"), f"{reader} read it: {found[:3]}"
+        if not (answer.get("check") == reader and answer.get("sound")):
+            # Its title may be missing: then any program of its kind may have printed it, and no value is clean.
+            assert answer.get("value_usable") and reader.split("_")[0] == str(answer.get("check")).split("_")[0], reader
+            assert all(m.warnings for m in found if m.key), f"{reader} read it as sound: {found[:3]}"
+            continue
         if answer.get("validated") is False:
             assert all(m.warnings for m in found if m.key), "not validated, and nothing says so"
 
