@@ -71,7 +71,7 @@ def test_cut_within_lines_is_refused(sample: Sample) -> None:
         refused(sample, text[:end])
 
 
-_ROW = re.compile(r"(?m)^(?:\[1,0\]<stdout>:)? *(?:\d+ +[\d.].*|rank .*|clock: .*|\w+_kib: .*)$")
+_ROW = re.compile(r"(?m)^(?:\[1,0\]<stdout>:)? *(?:\d+(?:\.\d\d)? +[\d.].*|rank .*|clock: .*|\w+_kib: .*)$")
 _NUMBER = re.compile(r"(?<![\w.:=-])[0-9][0-9.]*(?![\w.:-])")
 
 

@@ -18,7 +18,7 @@ _FAULT = re.compile(
     r"cxil_map|cxip_\w{1,40}\(|exited with exit code|exited on signal|job\.exception|command not found|"
     r"lost communication|selected pml|data validation error|cancelled at|due to time limit|unable to reliably start|"
     r"invalid option|unrecognized option|out of memory|on node \S{1,255}$|^Abort\(|completion with error|"
-    r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|PRTE ERROR|ORTE ERROR|OPAL ERROR",
+    r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|has exited due to process|exiting improperly|PRTE ERROR|ORTE ERROR|OPAL ERROR",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|fall(?:ing)? back to", re.IGNORECASE)

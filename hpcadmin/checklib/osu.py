@@ -30,9 +30,10 @@ from hpcadmin.text import printable
 LARGEST = 4 << 20
 KNOWN = ("3", "4", "5", "6", "7")
 _UNITS = {**dict(COLUMNS.values()), "avg_latency": "us"}
-_LEFT_OUT = ("iterations", "validation", "size")
+_LEFT_OUT = ("iterations", "validation", "size", "transmitted")
 _GPU_BUILD = re.compile(r"# OSU MPI\S{0,8}-(?:CUDA|ROCM|OPENACC|SYCL)\b")
 _LOCAL_RANK = "OMB could not identify the local rank"
+_LIMITED = re.compile(r"Limiting max message size to: (\d{1,12})")
 _VERSION = re.compile(r"\bv?(\d{1,3})\.\d{1,3}")
 
 
@@ -51,10 +52,10 @@ def steps(context: Context, name: str, *, tasks_per_node: int = 1, timeout_s: fl
     told = _VERSION.search(context.tool_version)
     version, program = int(told[1]) if told else 0, PROGRAMS[name]
     options = []
-    if version == 7 and name in ("osu_latency", "osu_bw", "osu_bibw"):
-        options.append("-c")
-    if 4 <= version <= 7 and program.collective and not program.name.startswith("osu_i"):
-        options.append("-f")      # minimum and maximum over the ranks; non-blocking ones always print them
+    if version == 7 and program.sized:
+        options.append("-c")      # the data are compared
+    if 4 <= version <= 7 and program.collective:
+        options.append("-f")      # minimum and maximum over the ranks
     return (Step(argv=(context.tools[name], *options), role=Role.RANKS, tasks_per_node=tasks_per_node,
                  timeout_s=timeout_s),)
 
@@ -68,12 +69,13 @@ def read(text: str, context: Context, name: str) -> Reading:
     parts = _parts(runs, program)
     own = [p for p in parts if p.program is program]
     ranks, hosts = _placed(own, around)
+    limited = _limited(lines, program)
     hard, soft = list(around.faults), list(around.doubts)
     if not own:
         hard.append(_nothing(parts, around, program))
     _several(runs, parts, program, hard, soft)
     for part in own:
-        worthless, missing = flaws(part.table, program, ranks or context.ranks)
+        worthless, missing = flaws(part.table, limited, ranks or context.ranks)
         where = f"run {part.run}: " if part.run is not None else ""
         hard += [where + why for why in worthless]
         soft += [where + why for why in missing]
@@ -104,7 +106,7 @@ def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measur
         raise ParseError("; ".join(reading.problems[:3]) or "no measurement in the output")
     if context.nodes:
         _as_planned(reading, context, program)
-    names = set(program.main) | {"min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
+    names = set(program.main) | {"msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
                                  "mpi_wait"}
     warnings = tuple(printable(why, limit=200) for why in reading.problems[:8])
     found = [_warned(m, warnings) for m in reading.measurements if m.name in names]
@@ -193,6 +195,14 @@ def _nothing(parts: Sequence[_Part], around: mpi_text.Around, program: Program) 
     return f"not one output of the OSU {program.title} test: {told}"
 
 
+def _limited(lines: Sequence[str], program: Program) -> Program:
+    """The program, with the largest size that it says it was limited to for lack of memory."""
+    found = next((m for m in (_LIMITED.search(line[:2000]) for line in lines) if m), None)
+    if found is None or not 0 < int(found[1]) < program.last:
+        return program
+    return replace(program, last=1 << (int(found[1]).bit_length() - 1))
+
+
 def _several(runs: Sequence[Block], parts: Sequence[_Part], program: Program, hard: list[str],
              soft: list[str]) -> None:
     """What is wrong with a text that holds more, or less, than one table."""
@@ -221,8 +231,8 @@ def _several(runs: Sequence[Block], parts: Sequence[_Part], program: Program, ha
 def _rank_flaws(table: Table, program: Program, ranks: int | None) -> list[str]:
     if ranks is None:
         return []
-    wanted = program.ranks or (2 * table.pairs if table.pairs else None)
-    if wanted is not None and ranks != wanted:
+    wanted = program.ranks or 2 * (table.pairs or 0)
+    if ranks < wanted or (program.ranks and ranks != wanted):
         return [f"{ranks} ranks are told where {program.name} has {wanted}"]
     return [f"{program.name} with one rank measures nothing"] if ranks < 2 else []
 

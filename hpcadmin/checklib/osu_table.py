@@ -40,7 +40,7 @@ PROGRAMS = {p.name: p for p in (
     Program("osu_multi_lat", "Multi Latency", ("latency",), (0, 1), ranks=0),
     Program("osu_bw", "Bandwidth", ("bandwidth",)),
     Program("osu_bibw", "Bi-Directional Bandwidth", ("bandwidth",)),
-    Program("osu_mbw_mr", "Multiple Bandwidth / Message Rate", ("bandwidth", "msg_rate"), ranks=0),
+    Program("osu_mbw_mr", "Multiple Bandwidth / Message Rate", ("bandwidth",), ranks=0),
     Program("osu_get_bw", "MPI_Get Bandwidth", ("bandwidth",)),
     Program("osu_put_bw", "MPI_Put Bandwidth", ("bandwidth",)),
     Program("osu_get_latency", "MPI_Get Latency", ("latency",), (0, 1)),
@@ -56,7 +56,7 @@ PROGRAMS = {p.name: p for p in (
     Program("osu_iallreduce", "Non-blocking Allreduce Latency", _NONBLOCKING, (1, 4), COLLECTIVE_END, 0, True),
     Program("osu_ibarrier", "Non-blocking Barrier Latency", _NONBLOCKING, ranks=0, collective=True, sized=False),
 )}
-_BY_TITLE = {p.title: p for p in PROGRAMS.values()}
+_BY_TITLE = {p.title.lower(): p for p in PROGRAMS.values()}
 # Internal name, unit. "latency" is "avg_latency" where the program is a collective one.
 COLUMNS = {
     "size": ("size", ""), "latency(us)": ("latency", "us"), "avglatency(us)": ("latency", "us"),
@@ -66,16 +66,17 @@ COLUMNS = {
     "compute(us)": ("compute", "us"), "coll.init(us)": ("coll_init", "us"), "init(us)": ("coll_init", "us"),
     "mpi_test(us)": ("mpi_test", "us"), "mpi_wait(us)": ("mpi_wait", "us"), "purecomm.(us)": ("pure_comm", "us"),
     "avgcomm.(us)": ("pure_comm", "us"), "mincomm.(us)": ("min_comm", "us"), "maxcomm.(us)": ("max_comm", "us"),
-    "overlap(%)": ("overlap", "%"),
+    "overlap(%)": ("overlap", "%"), "transmitsize": ("transmitted", ""),
 }
 _MAY_BE_ZERO = ("coll_init", "mpi_test", "mpi_wait", "compute", "overlap")
 _COLUMN = re.compile(
     r"(?<!\S)(?:Size|(?:Avg |Min |Max )?Latency ?\(us\)|Bandwidth ?\(MB/s\)|MB/s|Messages/s|Iterations|Validation|"
     r"Overall\(us\)|Compute\(us\)|(?:Coll\. )?Init\(us\)|MPI_Test\(us\)|MPI_Wait\(us\)|"
-    r"(?:Pure|Avg|Min|Max) Comm\.\(us\)|Overlap\(%\)|P\d{1,3} Tail (?:Lat|BW) ?\((?:us|MB/s)\))(?!\S)")
+    r"(?:Pure|Avg|Min|Max) Comm\.\(us\)|Overlap\(%\)|Transmit Size|P\d{1,3} Tail (?:Lat|BW) ?\((?:us|MB/s)\))(?!\S)")
 _TITLE = re.compile(r"# OSU MPI(?P<side>_Get|_Put)?(?:-[A-Z0-9]{2,12})? (?P<words>[A-Za-z ()/_-]{3,60}?)"
                     r"(?: Test)? +v(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\Z")
-_BUFFERS = re.compile(r"# Send Buffer on (\w{1,12}) \(.{1,4}\) and Receive Buffer on (\w{1,12}) \(.{1,4}\)$")
+_BUFFERS = re.compile(r"# (?:Send Buffer|Rank 0 Memory) on (\w{1,12}) \(.{1,4}\) and "
+                      r"(?:Receive Buffer|Rank 1 Memory) on (\w{1,12}) \(.{1,4}\)$")
 _PAIRS = re.compile(r"# \[ pairs: (\d{1,9}) \]")
 _NODES = re.compile(r"(?:[\w-]{1,40} ){1,6}nodes? (\S{1,255}) (\S{1,255})$")
 _TURN = re.compile(r"(?:[\w./-]{1,60} ){0,4}(?:iteration|repetition|trial)[ #:]{1,3}(\d{1,6}):?$", re.IGNORECASE)
@@ -154,7 +155,7 @@ def _titled(line: str) -> Table:
     if match is None:
         return Table(title=line)
     words = f"MPI{match['side']} {match['words']}" if match["side"] else match["words"]
-    return Table(title=line, version=match["version"], program=_BY_TITLE.get(words.strip()))
+    return Table(title=line, version=match["version"], program=_BY_TITLE.get(words.strip().lower()))
 
 
 def _take(line: str, block: Block, table: Table | None) -> Table | None:
@@ -213,7 +214,7 @@ def _row(line: str, table: Table) -> None:
     values: dict[str, float] = {}
     size, verdict = None, ""
     for name, word in zip(columns, words, strict=True):
-        if name in ("size", "iterations"):
+        if name in ("size", "iterations", "transmitted"):
             good = _WHOLE.match(word) is not None
             size = int(word) if good and name == "size" else size
         elif name == "validation":
