@@ -51,8 +51,9 @@ class Found:
 
 def examine(text: str, of: Collective) -> Found:
     """Reads one text of the program of a collective, sound or not."""
-    if nccl_json.looks_like(text):
-        return _report(text, of)
+    start = nccl_json.start_of(clean := lib.strip_terminal(text))
+    if start is not None:
+        return _report(clean, start, of)
     lines = lines_of(text)
     splitter = Splitter()
     runs = splitter.feed(lines)
@@ -62,13 +63,14 @@ def examine(text: str, of: Collective) -> Found:
     return _found(of, runs, senses, mine, words_of(lines, splitter.others, known))
 
 
-def _report(text: str, of: Collective) -> Found:
+def _report(text: str, start: int, of: Collective) -> Found:
     try:
-        run, errors = nccl_json.run_of(text)
+        run, errors, around = nccl_json.run_of(text, start)
     except ParseError as exc:
         problem = Problem(Kind.BAD, str(exc))
         return Found(Reading(problems=(problem.text,)), (problem,), (), None, "")
-    words = words_of([Line(e, f"# error: {e}") for e in errors], (), 0)
+    lines = lines_of(around)
+    words = words_of([*lines, *(Line(e, f"# error: {e}") for e in errors)], [n for n in lines if n.text], 0)
     return _found(of, [run], [sense(run, of)], [0], words)
 
 

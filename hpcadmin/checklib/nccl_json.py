@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, positive
 from hpcadmin.checklib.nccl_text import IN, OUT, TYPE_BYTES, Half, Header, Params, Rank, Row, Run
 
+_START = re.compile(r"(?:\A|\n)[ \t\ufeff]{0,16}\{")
 _PLACE = 1e-6               # numbers have six decimals
 _NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
 
 
-def looks_like(text: str) -> bool:
-    return text.lstrip("\ufeff \t\r\n").startswith("{")
+def start_of(text: str) -> int | None:
+    """Where a report begins in a text that has no table: the tool writes it without a line end within."""
+    match = _START.search(text)
+    return match.end() - 1 if match and "# nThread" not in text[:match.end()] else None
 
 
-def run_of(text: str) -> tuple[Run, tuple[str, ...]]:
-    """The run, and the errors that NCCL reported at its end. ParseError where it is not one whole report."""
+def run_of(text: str, start: int) -> tuple[Run, tuple[str, ...], str]:
+    """The run, the errors that NCCL reported at its end, and the text around. ParseError where it is not one whole."""
     try:
-        report = json.loads(text.lstrip("\ufeff"), parse_constant=_no_number)
+        report, end = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number).raw_decode(text, start)
     except (ValueError, RecursionError) as exc:
         raise ParseError(f"the JSON report is not whole: {str(exc)[:120]}") from None
+    around = f"{text[:start]}\n{text[end:]}"
+    if "{" in around:
+        raise ParseError("more than one JSON report, or something between them")
     if not isinstance(report, dict) or "config" not in report:
         raise ParseError("not a report of nccl-tests: no config")
     run = Run(json=True)
@@ -31,7 +38,14 @@ def run_of(text: str) -> tuple[Run, tuple[str, ...]]:
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise ParseError(f"the JSON report lacks something or has another form: {str(exc)[:120]}") from None
     errors = report.get("errors", [])
-    return run, tuple(str(e) for e in errors if e) if isinstance(errors, list) else ("errors is no list",)
+    return run, tuple(str(e) for e in errors if e) if isinstance(errors, list) else ("errors is no list",), around
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found
 
 
 def _no_number(name: str) -> float:

@@ -38,7 +38,7 @@ class Collective:
     check: str
     factor: Callable[[int], float]
     shares: bool = False
-    reduces: bool = False
+    reduces: bool | None = False        # None: versions differ in whether they print an operation
     rooted: bool = False
     checks_in_place: bool = True
     moved: Callable[[int], float] = lambda n: 1.0
@@ -57,7 +57,7 @@ COLLECTIVES = {c.check: c for c in (
     Collective("all_gather", "nccl_allgather", _all_but_one, shares=True),
     Collective("reduce_scatter", "nccl_reducescatter", _all_but_one, shares=True, reduces=True),
     Collective("alltoall", "nccl_alltoall", _all_but_one, shares=True, checks_in_place=False),
-    Collective("sendrecv", "nccl_sendrecv", lambda n: 1.0, checks_in_place=False),
+    Collective("sendrecv", "nccl_sendrecv", lambda n: 1.0, reduces=None, checks_in_place=False),
     Collective("broadcast", "nccl_broadcast", lambda n: 1.0, rooted=True),
     Collective("reduce", "nccl_reduce", lambda n: 1.0, reduces=True, rooted=True),
     Collective("gather", "nccl_gather", _all_but_one, shares=True, rooted=True),
@@ -111,8 +111,10 @@ def _of_another(run: Run, of: Collective) -> Iterator[Problem]:
     names = run.headers[-1].names if run.headers else ()
     if row is None or run.headers[-1].foreign:
         return
+    if len({(r.redop, r.root, r.type_bytes) for r in run.rows}) > 1:
+        yield _bad("the rows are of several operations, roots or types")
     reduces = row.redop in _OPERATIONS
-    if reduces != of.reduces:
+    if of.reduces is not None and reduces != of.reduces:
         yield _bad(f"the operation of the rows is {row.redop or 'none'!r}: not of {of.program}")
     rooted = row.root not in ("", "-1")
     if rooted != of.rooted and (rooted or "root" in names):
@@ -317,6 +319,8 @@ def _validation(run: Run, of: Collective) -> tuple[bool | None, int | None, list
     due = [half for mode, half in halves if mode != IN or of.checks_in_place]
     if any(half.wrong is None for half in due):
         problems.append(_bad("some rows were not validated (N/A) and others were"))
+    if not of.checks_in_place and any(h.wrong is not None for mode, h in halves if mode == IN):
+        problems.append(_bad(f"in place, {of.program} checks nothing: these rows are of another program"))
     if run.params and not run.params[0].validation:
         problems.append(_bad("validation is off, and the rows say that they were validated"))
     wrong = (_count(cells, column) if column == "#wrong" else bounds or _count(cells, column)) or bounds

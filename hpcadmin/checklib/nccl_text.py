@@ -24,7 +24,8 @@ _RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?Pid +(\d{1,9}) o
 _BOUNDS = re.compile(r"# Out of bounds values\s{0,20}: (\d{1,18}) (OK|FAILED)$")
 _AVERAGE = re.compile(r"#? ?Avg bus bandwidth\s{0,20}:\s{0,20}([^\sG]{1,30})(?:GB/s)?(?: +(OK|FAILED))?$")
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d{1,18}) due to memory limitation$")
-_GAP = re.compile(r"(?:\.{2,}|…|\[(?:\.{2,}|…)\]|<.{0,80}(?:truncat|omit|snip|cut|remov|skip).{0,80}>)", re.IGNORECASE)
+_GAP = re.compile(r"(?:(?:\.{2,}|…)(?: ?[\w ,()-]{1,60})?(?:\.{2,}|…)?|\[(?:\.{2,}|…)\]"
+                  r"|[<[(].{0,80}(?:truncat|omit|snip|cut|remov|skip).{0,80}[])>])", re.IGNORECASE)
 _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Iteration", "GPU memory usage",
           "Writing JSON")
 _SHAPES = {13: ("redop", "root"), 12: ("redop",), 11: (), 9: ("redop", "root"), 8: ("redop",), 7: ()}
@@ -189,7 +190,7 @@ class Splitter:
             run.quotes.append(line.raw)
         elif body.startswith("nccl-tests version "):
             self._run(run.table or run.ended).quotes.append(line.raw)
-        elif _GAP.match(body):
+        elif _GAP.fullmatch(body):
             run.gaps.append(line.raw)
         elif not body.startswith(_KNOWN):
             self.others.append(line)
@@ -241,7 +242,7 @@ class Splitter:
             self._run(run.table or run.ended).headers.append(_foreign_header(words, line.raw))
         elif line.text.startswith("Avg bus bandwidth") and run.table:
             self._end(line)
-        elif _GAP.match(line.text) and not run.ended:
+        elif _GAP.fullmatch(line.text) and not run.ended:
             run.gaps.append(line.raw)
         elif line.text.startswith("rccl-tests: Version"):
             run.quotes.append(line.raw)
@@ -336,6 +337,10 @@ def _is_cell(word: str, name: str) -> bool:
 def _half(words: Sequence[str], names: Sequence[str], at: int, size: int) -> Half:
     if list(names[at + 1:at + 3]) != ["algbw", "busbw"]:
         raise ParseError(f"unknown table layout: {shown(' '.join(names))}")
+    for name, word in zip(names[at + 4:], words[at + 4:], strict=False):
+        if not name.startswith("i_"):
+            break
+        finite(word, f"{name} at {size} bytes")
     time, algbw, busbw = words[at:at + 3]
     column = names[at + 3] if at + 3 < len(names) else ""
     wrong = _wrong(words[at + 3], column) if column in ("#wrong", "error") else None
