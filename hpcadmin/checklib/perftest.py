@@ -234,6 +234,16 @@ def _of_addresses(run: Run) -> list[Problem]:
                         head=True)]
     if main.told("Link type") == "Ethernet" and len(main.gids) != local + remote:
         return [Problem(f"{len(main.gids)} GIDs for {local + remote} addresses", usable=True, head=True)]
+    return _of_link(main)
+
+
+def _of_link(main: Section) -> list[Problem]:
+    """InfiniBand has LIDs that are not 0, and Ethernet has none."""
+    lids = [end.lid for end in main.ends]
+    zero = [set(lid.removeprefix("0x")) <= {"0"} for lid in lids]
+    link, medium = main.told("Link type"), (transport_of(main) or "").split(" ")[0]
+    if (link == "Ethernet" and not all(zero)) or (medium == "IB" and any(zero)) or link not in ("", "IB", "Ethernet"):
+        return [Problem(f"Link type {lib.shown(link)} with LID {', '.join(dict.fromkeys(map(lib.shown, lids)))}")]
     return []
 
 

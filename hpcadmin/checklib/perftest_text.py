@@ -12,6 +12,7 @@ from hpcadmin import checklib as lib
 _TITLE = re.compile(
     r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic(?: CMP_AND_SWAP| FETCH_AND_ADD)?) "
     r"(Bidirectional )?(?:Post List )?(BW|Latency) (?:forwarding )?(?:Multicast )?Test$")
+_ANY_TITLE = re.compile(r"[A-Z][A-Za-z_ ]{1,60} (?:BW|Latency|Rate)(?: [A-Za-z]{1,20})? Test$")
 _FIELD = re.compile(
     r"(Dual-port|Device|Link type|Transport type|Connection type|Number of qps|Mtu|GID index|rdma_cm QPs|Outstand reads"
     r"|Max inline data|CQ Moderation|TX depth)\s{0,20}:\s{1,20}(\S{1,64})")
@@ -163,7 +164,7 @@ def _sections(lines: Sequence[str]) -> Iterable[Section]:
     current = Section()
     aside = listed = waiting = False
     for line in lines:
-        if _TITLE.match(line):
+        if _TITLE.match(line) or _ANY_TITLE.match(line):
             yield current
             current = Section(titles=[line], waiting=waiting)
             aside = listed = waiting = False
