@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hpcadmin.check import Measurement
 from hpcadmin.checklib import fatal_lines
 from hpcadmin.text import printable
 
 _TAG = re.compile(r"\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
 _LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
 _FAULT = re.compile(
-    r"UCX +ERROR|TL_UCP ERROR|UCC +ERROR|bad termination|segv\b|caught signal|\bSignal: |pml_ucx|transport retry|"
-    r"cxil_map|cxip_\w{1,40}\(|exited with exit code|exited on signal|job\.exception|command not found|"
-    r"lost communication|selected pml|data validation error|cancelled at|due to time limit|unable to reliably start|"
-    r"invalid option|unrecognized option|out of memory|on node \S{1,255}$|^Abort\(|completion with error|"
-    r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|has exited due to process|exiting improperly|PRTE ERROR|ORTE ERROR|OPAL ERROR",
+    r"UCX +ERROR|TL_UCP ERROR|UCC +ERROR|bad termination|segv\b|caught signal|\bSignal: |transport retry|"
+    r"pml_ucx\.c:\d{1,6} +error|cxil_map|exited with exit code|exited on signal|job\.exception|"
+    r"lost communication|selected pml \w{1,12}, but|data validation error|cancelled at|due to time limit|"
+    r"unable to reliably start|"
+    r"invalid option|unrecognized option|out of memory|daemon *: \S{1,60} on node |^Abort\(|completion with error|"
+    r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|"
+    r"has exited due to process|exiting improperly|PRTE ERROR|ORTE ERROR|OPAL ERROR",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|fall(?:ing)? back to", re.IGNORECASE)
 _HARMLESS = re.compile(r"unused environment variable|Could not change dir to|couldn't chdir|MPI startup\(\)")
-_NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|"
+_NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|command not found|"
                    r"could not identify the local rank|\bSET \w{1,60}=|unused environment variable|"
                    r"^(?:Start|End) time: ", re.IGNORECASE)
 _INTEL_RANK = re.compile(r"\[0\] MPI startup\(\): +(\d{1,7}) +(\d{1,9}) +(\S{1,255}) +(\S{1,4000})$")
@@ -36,6 +39,7 @@ _SRUN_HOST = re.compile(r"srun: error: ([\w.-]{1,255}): tasks? ")
 _DAEMON_HOST = re.compile(r"(?:HNP|Remote) daemon *: \S{1,60} on node (\S{1,255})$")
 _LIBFABRIC = re.compile(r"libfabric:\d{1,9}:\d{0,20}::?(\w{2,12}):\S{1,200}<warn> ([\w.-]{1,255}): ")
 _WALL = re.compile(r"(real|user|sys) (\d{1,9}\.\d\d)$")
+_PLAIN_ROW = re.compile(r"\d[\d. ]*(?:Pass|Fail)?\Z")      # nothing but numbers: says nothing of what is around
 _COMMAND = re.compile(r'"command": \[[^\]]{0,400}\]')
 _HOSTLIST = re.compile(r'"hostlist": \["[^"\]]{0,400}"\]')
 _PROVIDERS = {"tcp": "TCP", "sockets": "TCP", "net": "TCP", "verbs": "RDMA", "mlx": "RDMA", "dapl": "RDMA",
@@ -72,7 +76,7 @@ def untagged(lines: Sequence[str]) -> list[str]:
 
 def look(lines: Sequence[str]) -> Around:
     """What stands around the tables of a text."""
-    told = [line for line in lines if line]
+    told = [line for line in lines if line and not _PLAIN_ROW.match(line)]
     kept = [line for line in told if not _HARMLESS.search(line[:2000]) and not line.startswith('{"')]
     fatal = set(fatal_lines(kept, limit=len(kept) or 1))
     faults = _samples(told, lambda line: line in fatal or (
@@ -227,3 +231,9 @@ def bad(line: str) -> bool:
     """Whether a line tells a fault or a doubt."""
     return not _HARMLESS.search(line[:2000]) and bool(
         fatal_lines([line], limit=1) or _FAULT.search(line[:2000]) or _DOUBT.search(line[:2000]))
+
+
+def warned(measurements: Sequence[Measurement], problems: Sequence[str]) -> list[Measurement]:
+    """The measurements of an output that is usable, with its problems as warnings: the best verdict is WARN."""
+    told = tuple(printable(why, limit=200) for why in problems[:8])
+    return [replace(m, warnings=(*m.warnings, *told)) if told else m for m in measurements]

@@ -96,25 +96,19 @@ def read(text: str, context: Context, name: str) -> Reading:
 def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measurement]:
     """The measurements of one run of the program; the test's nodes, when they are given, are its plan."""
     program = PROGRAMS[name]
-    if len(outputs) == 1 and not outputs[0].truncated:
-        wrong = read(outputs[0].text, context, name)
-        if wrong.wrong_values:
-            told = next(p for p in wrong.problems if "validation at" in p)
-            return [Measurement("validation", lib.shown(told), subject=_subject(context), expected="Pass")]
-    reading = read(lib.require(outputs, count=1)[0].text, context, name)
+    reading = read(outputs[0].text, context, name) if len(outputs) == 1 else Reading()
+    if reading.wrong_values and not outputs[0].truncated:
+        told = next(p for p in reading.problems if "validation at" in p)
+        return [Measurement("validation", lib.shown(told), subject=_subject(context), expected="Pass")]
+    lib.require(outputs, count=1)
     if not reading.usable:
         raise ParseError("; ".join(reading.problems[:3]) or "no measurement in the output")
     if context.nodes:
         _as_planned(reading, context, program)
-    names = set(program.main) | {"msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
-                                 "mpi_wait"}
-    warnings = tuple(printable(why, limit=200) for why in reading.problems[:8])
-    found = [_warned(m, warnings) for m in reading.measurements if m.name in names]
-    return [*_transport(reading, context), *found]
-
-
-def _warned(m: Measurement, warnings: tuple[str, ...]) -> Measurement:
-    return replace(m, warnings=(*m.warnings, *warnings)) if warnings else m
+    names = {*program.main, "msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
+             "mpi_wait"}
+    found = [m for m in reading.measurements if m.name in names]
+    return [*_transport(reading, context), *mpi_text.warned(found, reading.problems)]
 
 
 def _subject(context: Context) -> Subject:
