@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hpcadmin import checklib as lib
-from hpcadmin.check import Context, ParseError, Reading
+from hpcadmin.check import ParseError, Reading
 from hpcadmin.checklib import perftest_other, perftest_rows
-from hpcadmin.checklib.perftest_rows import UNITS, Row
+from hpcadmin.checklib.perftest_head import HEAD, Kind, Problem, head_problems, kind_of, loopback, transport_of
+from hpcadmin.checklib.perftest_rows import Row
 from hpcadmin.checklib.perftest_text import Run, Section, clean_lines, closed, columns_of, runs_of, title_of
 
 BROKEN = ("completion with error", "failed status", "couldn't", "unable to", "failed to", "error occurred", "scnt=",
@@ -27,44 +28,10 @@ _MEANING = {2: "local QP operation error", 4: "local protection error", 5: "flus
             8: "local access error", 9: "remote invalid request", 10: "remote access error",
             11: "remote operation error", 12: "transport retry counter exceeded: the other side or the path did not "
             "answer", 13: "receiver-not-ready retry counter exceeded"}
+_SLOW = 2.0          # Gb/s
 _GPU = re.compile(r"(?:device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: ?\d{1,4}, Name: ([^,]{1,80}))")
 _GPU_BUFFER = ("allocated gpu buffer", "using rocm device", "dma-buf for gpu buffer", "dmabuf for gpu buffer",
                "bytes gpu buffer")
-HEAD = ("Device", "Number of qps", "Connection type", "Link type", "Mtu")
-_SINGLE = frozenset({"RC", "UC", "UD", "SRD"})             # one queue pair a QP
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A program: what its title names, and whether it measures times."""
-
-    program: str
-    verbs: tuple[str, ...]
-    latency: bool
-
-    @property
-    def words(self) -> str:
-        return f"{self.verbs[0]} {'Latency' if self.latency else 'BW'} Test"
-
-
-def kind_of(program: str) -> Kind:
-    """ib_write_bw and so on."""
-    _, verb, what = program.split("_")
-    verbs = {"write": ("RDMA_Write", "RDMA_Write_imm"), "read": ("RDMA_Read",), "send": ("Send", "Send_imm"),
-             "atomic": ("Atomic",)}
-    return Kind(program, verbs[verb], what == "lat")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """usable: the values stand all the same. cut: something is missing at the end. head: or at the beginning."""
-
-    text: str
-    usable: bool = False
-    cut: bool = False
-    head: bool = False
-
-
 @dataclass
 class Found:
     """One run in a text, with what is wrong with it."""
@@ -114,6 +81,7 @@ def examine(text: str, kind: Kind) -> Examined:
         again = [f for f in found[1:] if f.run.main.ends and f.run.main.ends == found[0].run.main.ends]
         problems.append(Problem("one output stands there twice") if again else
                         Problem(f"{len(found)} runs in one text: which is the result is not said", usable=True))
+    notes += [f"the buffer is in {binding}"] if binding else []
     for one in found:
         one.binding = binding
         problems += one.problems
@@ -123,25 +91,15 @@ def examine(text: str, kind: Kind) -> Examined:
 
 def _drop_cut_row(section: Section, last: str) -> None:
     """The text ends within its last line: a row there may lack digits."""
-    if section.rows and not section.closing and section.rows[-1] == tuple(last.split()):
-        section.torn.append(" ".join(section.rows.pop()))
+    words = last.split()
+    for rows in (section.rows, section.torn):
+        if rows and not section.closing and rows[-1] in (tuple(words), " ".join(words)):
+            rows.pop()
+            section.cut = " ".join(words)
 
 
 def read(text: str, kind: Kind) -> Reading:
     return examine(text, kind).reading
-
-
-def reader(program: str) -> _Reader:
-    """Check.read of a program."""
-    return _Reader(kind_of(program))
-
-
-@dataclass(frozen=True)
-class _Reader:
-    kind: Kind
-
-    def __call__(self, text: str, context: Context) -> Reading:
-        return read(text, self.kind)
 
 
 def _of_lines(lines: Sequence[str]) -> tuple[list[Problem], list[str]]:
@@ -173,9 +131,9 @@ def _binding(lines: Sequence[str]) -> str:
 def _found(run: Run, kind: Kind, *, last: bool) -> Found:
     main = run.main
     found = Found(run)
-    found.problems += _of_head(run, kind)
+    found.problems += head_problems(run, kind)
     hosts = run.hosts()
-    transport = transport_of(main, loopback=_loopback(run))
+    transport = transport_of(main, same_port=loopback(run))
     found.notes += [f"title: {lib.shown(title)}" for title in main.titles]
     found.notes += [f"transport: {transport}"] if transport else []
     if hosts == 1:
@@ -198,55 +156,6 @@ def _found(run: Run, kind: Kind, *, last: bool) -> Found:
     return found
 
 
-def _of_head(run: Run, kind: Kind) -> list[Problem]:
-    """Whether it is this program's, and all of its head is there."""
-    main, problems = run.main, []
-    for title in main.titles:
-        verb, _, latency = title_of(title)
-        if verb not in kind.verbs or latency != kind.latency:
-            return [Problem(f"not one output of the {kind.words}: {lib.shown(title)}")]
-    reads = kind.verbs[0] in ("RDMA_Read", "Atomic")
-    if ("Outstand reads" in main.fields and not reads) or ("Max inline data" in main.fields and reads):
-        return [Problem(f"not one output of the {kind.words}: another head")]
-    if not main.titles:
-        problems.append(Problem("the title is missing: which test it is, is not in the text", usable=True,
-                                head=True))
-    for side in (main, *([run.other] if run.other else [])):
-        for name, values in side.fields.items():
-            if len(values) > (2 if run.mixed else 1) and name != "TX depth":
-                return [*problems, Problem(f"{name!r} is told {len(values)} times: several runs mixed")]
-            if len(set(values)) > 1 and name not in ("Device", "TX depth", "GID index", "Max inline data"):
-                return [*problems, Problem(f"{name!r} is {' and '.join(map(lib.shown, values))}: several runs mixed")]
-    missing = [name for name in HEAD if name not in main.fields and not (name == "Device" and main.old)]
-    if missing:
-        problems.append(Problem(f"{', '.join(missing)} not told: the head is missing or cut", usable=True, head=True))
-    return [*problems, *_of_addresses(run)]
-
-
-def _of_addresses(run: Run) -> list[Problem]:
-    main = run.main
-    sides = 2 if run.mixed else 1
-    local, remote = main.names("local").total(), main.names("remote").total()
-    qps = main.told("Number of qps")
-    wanted = int(qps) * sides if qps.isdigit() and main.told("Connection type") in _SINGLE else None
-    if not local or local != remote or (wanted and local != wanted):
-        return [Problem(f"the addresses of both sides are not told: {local} local, {remote} remote", usable=True,
-                        head=True)]
-    if main.told("Link type") == "Ethernet" and len(main.gids) != local + remote:
-        return [Problem(f"{len(main.gids)} GIDs for {local + remote} addresses", usable=True, head=True)]
-    return _of_link(main)
-
-
-def _of_link(main: Section) -> list[Problem]:
-    """InfiniBand has LIDs that are not 0, and Ethernet has none."""
-    lids = [end.lid for end in main.ends]
-    zero = [set(lid.removeprefix("0x")) <= {"0"} for lid in lids]
-    link, medium = main.told("Link type"), (transport_of(main) or "").split(" ")[0]
-    if (link == "Ethernet" and not all(zero)) or (medium == "IB" and any(zero)) or link not in ("", "IB", "Ethernet"):
-        return [Problem(f"Link type {lib.shown(link)} with LID {', '.join(dict.fromkeys(map(lib.shown, lids)))}")]
-    return []
-
-
 def _rows(main: Section, kind: Kind, run: Run) -> tuple[list[Row], list[Problem]]:
     """The rows that may be believed, each once."""
     heads = {columns_of(head) for head in main.heads}
@@ -258,13 +167,14 @@ def _rows(main: Section, kind: Kind, run: Run) -> tuple[list[Row], list[Problem]
     if any(column.startswith("t_") for column in columns) != kind.latency:
         return [], [Problem(f"not one output of the {kind.words}: {lib.shown(main.heads[0])}")]
     problems = [Problem(f"the row is torn: {lib.shown(row)}") for row in main.torn[:3]]
+    problems += [Problem(f"cut off within a row: {lib.shown(main.cut)}", usable=True, cut=True)] if main.cut else []
     found: list[Row] = []
     for words in (dict.fromkeys(main.rows) if run.mixed else main.rows):
         try:
             found.append(perftest_rows.read_row(words, columns))
         except ParseError as exc:
             problems.append(Problem(str(exc)))
-    if not main.rows and not problems:
+    if not main.rows and all(p.usable for p in problems):
         problems.append(Problem("the table has no row: cut off, or nothing was measured", cut=True))
     return found, problems + _other_side(run, found)
 
@@ -307,40 +217,22 @@ def _of_rows(found: Found, kind: Kind) -> None:
                                                    if len(sizes) > 1 else f" of {last.size} bytes"),
                 f"{main.told('Number of qps')} QP" if main.told("Number of qps") else ""]
         found.notes.append(", ".join(word for word in told if word))
+        found.notes += [f"at {row.size} bytes the average {row.value('bw_average')} is far below the peak "
+                        f"{row.value('bw_peak')}" for row in found.rows
+                        if (row.value("bw_average") or 0) < 0.8 * (row.value("bw_peak") or 0)][:3]
+        if kind.verbs[0] == "Atomic" and not kind.latency:
+            found.notes.append(f"{last.size} bytes a message: a rate of messages, no bandwidth of the link")
+        elif last.gbps and last.gbps < _SLOW and last.size >= 65536:
+            found.notes.append(f"{last.gbps:.2f} Gb/s: no RDMA hardware is that slow")
         if last.gbps and any(unit in ("MB/s", "MiB/s") for _, _, unit in last.values):
             found.notes.append(f"{last.value('bw_average')} MB/s of 2^20 bytes is {last.gbps:.2f} Gb/s")
-
-
-def _loopback(run: Run) -> str:
-    if run.hosts() != 1:
-        return ""
-    ports = run.main.ports("local")
-    what = "GID" if run.main.gids else "LID"
-    return f"loopback: local and remote {what} are both {', '.join(sorted(ports))}"
-
-
-def transport_of(section: Section, *, loopback: str = "") -> str | None:
-    """"RoCE (device mlx5_0, RC, Link type Ethernet, GID index 3)". "Transport type : IB" is said of RoCE too."""
-    link, device, connection = (section.told(name) for name in ("Link type", "Device", "Connection type"))
-    if connection == "SRD" or device.startswith(("efa", "rdmap")):
-        name = "EFA"
-    elif section.told("Transport type") == "IW":
-        name = "iWARP"
-    else:
-        name = {"Ethernet": "RoCE", "IB": "IB"}.get(link, "")
-    if not name:
-        return None
-    gid = section.told("GID index")
-    parts = [f"device {device}" if device else "", connection, f"Link type {link}", f"GID index {gid}" if gid else "",
-             "rdma_cm" if section.told("rdma_cm QPs") == "ON" else ""]
-    return lib.shown(f"{name} ({', '.join(p for p in parts if p)})" + (f", {loopback}" if loopback else ""))
 
 
 def _reading(found: Sequence[Found], problems: Sequence[Problem], notes: Sequence[str], kind: Kind) -> Reading:
     runs = len(found)
     measurements = [m for n, one in enumerate(found, 1) for row in one.rows
                     for m in row.measurements(one.mode, n if runs > 1 else None, latency=kind.latency)]
-    transports = {transport_of(one.run.main, loopback=_loopback(one.run)) for one in found}
+    transports = {transport_of(one.run.main, same_port=loopback(one.run)) for one in found}
     hosts = {one.run.hosts() for one in found}
     return Reading(
         tuple(measurements), tuple(dict.fromkeys(p.text for p in problems)),
@@ -369,4 +261,4 @@ def _json(text: str, kind: Kind) -> tuple[Reading, tuple[Found, ...], tuple[Prob
     return _reading([found], problems, notes, kind), (found,), tuple(problems)
 
 
-__all__ = ["UNITS", "Examined", "Found", "Kind", "examine", "kind_of", "read", "reader", "transport_of"]
+__all__ = ["Examined", "Found", "Kind", "Problem", "examine", "kind_of", "read", "transport_of"]

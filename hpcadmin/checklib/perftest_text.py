@@ -63,6 +63,7 @@ class Section:
     closing: list[int] = field(default_factory=list)    # lengths of those after the last row
     waiting: bool = False
     old: bool = False
+    cut: str = ""                                       # the row that the text ends within
 
     @property
     def empty(self) -> bool:
@@ -116,8 +117,11 @@ def columns_of(head: str) -> tuple[str, ...]:
 
 
 def clean_lines(text: str) -> list[str]:
-    """Lines without the marks of launchers (`[1,0]<stdout>:`, `0: `), task by task where every line has one."""
-    lines = [line for line in lib.lines_of(text) if line]
+    """Lines without the marks of launchers (`[1,0]<stdout>:`, `0: `), task by task where every line has one, and
+    without the mark of a quotation."""
+    lines = [line for line in lib.lines_of(text) if line and not line.startswith("```")]
+    if all(line.startswith(">") for line in lines):
+        lines = [line[1:].strip() for line in lines if line != ">"]
     marks = [_LABEL.match(line) for line in lines]
     if not lines or not all(marks):
         return lines
