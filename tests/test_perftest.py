@@ -124,7 +124,8 @@ def test_json_report(average: float, unit: str) -> None:
 
 @pytest.mark.parametrize("text", [
     report(BW_average=50.0), report(MsgRate="nan"), report(BW_average="garbage"), report()[:-40],
-    report(n_iterations=0), report(MsgRate=0), report().replace("MsgRate", "Other"), report().replace("Send_BW", "RDMA_Read_BW")])
+    report(n_iterations=0), report(MsgRate=0), report().replace("MsgRate", "Other"),
+    report().replace("Send_BW", "RDMA_Read_BW")])
 def test_json_reports_that_are_damaged(text: str) -> None:
     reading = read(text, "ib_send_bw")
     assert not reading.usable and not reading.measurements and reading.problems
