@@ -64,6 +64,8 @@ COLLECTIVES = {c.check: c for c in (
     Collective("scatter", "nccl_scatter", _all_but_one, shares=True, rooted=True),
     Collective("hypercube", "nccl_hypercube", lambda n: 1.0, shares=True, moved=_all_but_one),
 )}
+_COLUMNS = {"size", "count", "type", "redop", "root", "time", "cputime", "algbw", "busbw", "#wrong", "error", "i_min",
+            "i_max", "i_p99", "i_cv%", "timestamp"}
 _OPERATIONS = ("sum", "prod", "min", "max", "avg", "mulsum")
 
 
@@ -146,6 +148,11 @@ def _layout(run: Run) -> Iterator[Problem]:
         yield _part("the table does not say its units (B), (us), (GB/s)")
     elif run.headers[-1].units != "ok":
         yield _bad(run.headers[-1].units)
+    for header in run.headers:
+        halves = [h.split() for h in " ".join(header.names).replace("cputime", "time").split("time ")[1:]]
+        halves = [[n for n in half if n != "timestamp"] for half in halves]
+        if any(half != halves[0] for half in halves) or not set(header.names) <= _COLUMNS:
+            yield _bad(f"unknown columns: {shown(' '.join(header.names))}")
     for what, before in run.torn[:3]:
         last = before == len(run.rows) and not run.ended
         yield Problem(Kind.PART if last else Kind.BAD, what)
