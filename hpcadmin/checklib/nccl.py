@@ -32,7 +32,7 @@ from hpcadmin.checklib.nccl_words import Words, words_of
 
 SIMULATED = (1 << 18, 1 << 20)
 _DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads
-_RDMA = ("IB", "RoCE", "OFI")
+_RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI")
 
 
 @dataclass(frozen=True)

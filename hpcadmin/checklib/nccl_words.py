@@ -14,11 +14,13 @@ BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi fa
           "unhandled cuda error", "unhandled system error", "unhandled hip error", "internal error", "cuda failure",
           "cuda error", "hip failure", "remote process exited", "test timeout", "invalid number of gpus",
           "invalid device ordinal", "async error", "async operation failed", "ibv_poll_cq", "nccl error", "xid (pci",
-          "uncorrectable ecc", "not enough slots available", "nccl watchdog", "# error:", "call to connect returned",
-          "got completion from peer", "error while loading shared libraries", "mpi_abort", "mpi_err_", "mlx5_core",
-          "mce: [hardware error]", "fatal error", "segfault at", "traceback (most recent", "socket timed out",
-          "nvrm: ", "connection refused", "connection reset", "connection timed out", "bad termination",
-          "has failed", "cancelled at", "node failure", "command not found", "no such file")
+          "uncorrectable ecc", "not enough slots available", "nccl watchdog", "# error:", "connection reset",
+          "got completion from peer", "error while loading shared libraries", "mpi_err_", "connection refused",
+          "connection timed out", "socket timed out", "mce: [hardware error]", "machine check", "fatal error",
+          "segfault at", "traceback (most recent", "nvrm: xid", "nvrm: gpu", "bad termination", "cancelled at",
+          "node failure", "ucx  error", "ucx error", "link down", "cable unplugged", "fallen off the bus")
+# NCCL tells what it does, and what it tries again, in the same words.
+_NO_FAILURE = (" nccl info ", "retrying")
 _HOSTS = (re.compile(r"(\S{1,255}): Test (?:CUDA|NCCL|MPI|HIP|RCCL|TIMEOUT|timeout) ?failure"),
           re.compile(r"\.\. (\S{1,255}) pid \d{1,9}: Test failure"),
           re.compile(r"(\S{1,255}):\d{1,9}:\d{1,9} \[\d{1,5}\] "),
@@ -26,7 +28,8 @@ _HOSTS = (re.compile(r"(\S{1,255}): Test (?:CUDA|NCCL|MPI|HIP|RCCL|TIMEOUT|timeo
           re.compile(r"slurmstepd-(\S{1,255}): error"))
 _NO_HOST = re.compile(r"\.\. (\S{1,255}) pid: Test failure")
 _NCCL = re.compile(r"\S{1,255}:\d{1,9}:\d{1,9} \[\d{1,5}\] (.*)")
-_VIA = re.compile(r"Channel \d{1,4}(?:/\d{1,4})?\s{0,4}: .{1,80} via ([A-Za-z0-9/_ -]{1,60}?)(?: comm |\(|$)")
+_VIA = re.compile(r"(?:Channel|Ring) \d{1,4}(?:/\d{1,4})?\s{0,4}: .{1,80}? via ([^\s].{0,60})")
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (\w{1,20})")
 _USING = re.compile(r"Using network (\S[\w ./-]{0,40}?)(?: \(|\(|$)")
 _DEVICES = re.compile(r"NET/IB\s?: Using (.{1,400})")
 _DIGITS = re.compile(r"\d+")
@@ -47,7 +50,8 @@ class Words:
 def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) -> Words:
     """lines: all of the output; others: those that belong to no table."""
     texts = [line.text for line in lines if line.text]
-    broken = fatal_lines(texts, limit=400, also=BROKEN)
+    doubtful = (t for t in texts if not any(word in t.lower() for word in _NO_FAILURE))
+    broken = fatal_lines(doubtful, limit=400, also=BROKEN)
     errors = list(dict.fromkeys(shown(t) for t in broken))
     nccl, rest = [], []
     for line in others:
@@ -73,7 +77,9 @@ def _spread(errors: Sequence[str]) -> list[str]:
 
 
 def _host(text: str) -> str:
-    return next((m[1] for m in (p.match(text) for p in _HOSTS) if m), "")
+    """The host that a line names: at its beginning, or behind a row that the message broke."""
+    return next((m[1] for m in (p.match(text) for p in _HOSTS) if m), "") or (
+        m[1] if " failure " in text and (m := _HOSTS[0].search(text[:2000])) else "")
 
 
 def _named(texts: Iterable[str], broken: Sequence[str]) -> tuple[str, ...]:
@@ -85,9 +91,9 @@ def _named(texts: Iterable[str], broken: Sequence[str]) -> tuple[str, ...]:
 
 def _transport(nccl: Sequence[tuple[str, str]], hosts: int) -> str | None:
     """What the channels use, as NCCL_DEBUG=INFO tells: between nodes the network, else shared memory or peer access."""
-    ways = dict.fromkeys(m[1].strip() for m in (_VIA.search(said) for _, said in nccl) if m)
+    ways = dict.fromkeys(m[1].split(" comm ")[0].strip() for m in (_VIA.search(said) for _, said in nccl) if m)
     nets = [w for w in ways if w.startswith("NET/")]
-    devices = next((m[1] for m in (_DEVICES.search(said) for _, said in nccl) if m), "")
+    devices = next((m[1] for p in (_PROVIDER, _DEVICES) for m in (p.search(said) for _, said in nccl) if m), "")
     used = dict.fromkeys(m[1] for m in (_USING.search(said) for _, said in nccl) if m)
     if not nets and hosts > 1:
         nets = [f"NET/{name}" for name in used]
@@ -112,7 +118,8 @@ def _network(net: str, devices: str) -> str:
         kind = "RoCE" if "/RoCE" in devices and "/IB" not in devices else "IB"
         return f"{kind} (NET/IB){direct}"
     if "libfabric" in net.lower() or "ofi" in net.lower():
-        return f"OFI ({net[:40]}){direct}"
+        kind = devices.upper() if devices.isalpha() else "OFI"
+        return f"{kind} ({'/'.join(net.split('/')[:2])}){direct}"
     return f"{net.removeprefix('NET/')}{direct}"
 
 
