@@ -76,6 +76,23 @@ def test_two_sides_line_by_line(marks: tuple[str, str]) -> None:
     assert values(reading)["bw_average", "Gb/s", 65536] == 91.6
 
 
+@pytest.mark.parametrize(("name", "unit"), [("ib_send_bw/ok_ib", "Gb/s"), ("ib_write_lat/ok_ib", "us")])
+def test_two_sides_that_differ_line_by_line(name: str, unit: str) -> None:
+    server, client = sample(f"{name}.server.txt"), sample(f"{name}.out")
+    mixed = "".join(line + "\n" for pair in zip_longest(server.splitlines(), client.splitlines())
+                    for line in pair if line is not None)
+    program = name.split("/", maxsplit=1)[0]
+    reading = read(mixed, program)
+    assert not reading.sound and reading.usable and "the two sides say" in " ".join(reading.problems)
+    assert {m.unit for m in reading.measurements} >= {unit}
+    far = mixed.replace("197.61 ", "97.61 ").replace("0.376912", "0.186177").replace("1.12   ", "1.62   ", 1)
+    assert far != mixed and not read(far, program).usable
+
+
+def test_a_server_without_a_client() -> None:
+    assert "waits for a client" in " ".join(read(SERVER[:SERVER.index(RULE)]).problems)
+
+
 def test_several_runs_and_one_run_twice() -> None:
     other = CLIENT.replace("0x0127", "0x0128")
     reading = read(CLIENT + other, "ib_send_bw")

@@ -29,6 +29,7 @@ _MEANING = {2: "local QP operation error", 4: "local protection error", 5: "flus
             11: "remote operation error", 12: "transport retry counter exceeded: the other side or the path did not "
             "answer", 13: "receiver-not-ready retry counter exceeded"}
 _SLOW = 2.0          # Gb/s
+_TWO_SIDES = 0.1     # what the two sides of one run may differ by
 _GPU = re.compile(r"(?:device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: ?\d{1,4}, Name: ([^,]{1,80}))")
 _GPU_BUFFER = ("allocated gpu buffer", "using rocm device", "dma-buf for gpu buffer", "dmabuf for gpu buffer",
                "bytes gpu buffer")
@@ -76,7 +77,9 @@ def examine(text: str, kind: Kind) -> Examined:
     binding = _binding(lines)
     found = [_found(run, kind, last=run is runs[-1]) for run in runs]
     if not found:
-        problems = [*problems, Problem("no table of perftest" if lines else "the text is empty")]
+        waits = any("Waiting for client" in line for line in lines)
+        problems = [*problems, Problem("no table: the server waits for a client" if waits else
+                                       "no table of perftest" if lines else "the text is empty")]
     if len(found) > 1:
         again = [f for f in found[1:] if f.run.main.ends and f.run.main.ends == found[0].run.main.ends]
         problems.append(Problem("one output stands there twice") if again else
@@ -176,7 +179,28 @@ def _rows(main: Section, kind: Kind, run: Run) -> tuple[list[Row], list[Problem]
             problems.append(Problem(str(exc)))
     if not main.rows and all(p.usable for p in problems):
         problems.append(Problem("the table has no row: cut off, or nothing was measured", cut=True))
+    if run.mixed:
+        found, doubts = _one_of_two(found)
+        problems += doubts
     return found, problems + _other_side(run, found)
+
+
+def _one_of_two(rows: Sequence[Row]) -> tuple[list[Row], list[Problem]]:
+    """Of two sides that are mixed line by line, where each tells its own value: the first, and that it is in doubt."""
+    found: dict[int, Row] = {}
+    twice: set[int] = set()
+    problems = []
+    for n, row in enumerate(rows):
+        first = found.setdefault(row.size, row)
+        if first is row:
+            continue
+        a, b = (one.gbps or one.value("t_typical") or one.value("t_avg") or 0.0 for one in (first, row))
+        if row.size in twice or abs(a - b) > _TWO_SIDES * max(a, b):
+            return list(rows), [Problem(f"row {n + 1} has {row.size} bytes again: rows doubled, or several runs mixed")]
+        twice.add(row.size)
+        problems.append(Problem(f"the two sides say {a:g} and {b:g} at {row.size} bytes: which is the client's is not "
+                                "told", usable=True))
+    return list(found.values()), problems[:3]
 
 
 def _other_side(run: Run, rows: Sequence[Row]) -> list[Problem]:
