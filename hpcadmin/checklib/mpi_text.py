@@ -18,15 +18,16 @@ _FAULT = re.compile(
     r"UCX +ERROR|TL_UCP ERROR|UCC +ERROR|bad termination|segv\b|caught signal|\bSignal: |transport retry|"
     r"pml_ucx\.c:\d{1,6} +error|cxil_map|exited with exit code|exited on signal|job\.exception|"
     r"lost communication|selected pml \w{1,12}, but|data validation error|cancelled at|due to time limit|"
-    r"unable to reliably start|"
-    r"invalid option|unrecognized option|out of memory|daemon *: \S{1,60} on node |^Abort\(|completion with error|"
+    r"unable to reliably start|invalid option|unrecognized option|out of memory|daemon *: \S{1,60} on node |"
+    r"^Abort\(|completion with error|"
     r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|"
     r"has exited due to process|exiting improperly|PRTE ERROR|ORTE ERROR|OPAL ERROR",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|fall(?:ing)? back to", re.IGNORECASE)
 _HARMLESS = re.compile(r"unused environment variable|Could not change dir to|couldn't chdir|MPI startup\(\)")
-_NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|command not found|"
+_NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|"
+                   r"command not found|"
                    r"could not identify the local rank|\bSET \w{1,60}=|unused environment variable|"
                    r"^(?:Start|End) time: ", re.IGNORECASE)
 _INTEL_RANK = re.compile(r"\[0\] MPI startup\(\): +(\d{1,7}) +(\d{1,9}) +(\S{1,255}) +(\S{1,4000})$")

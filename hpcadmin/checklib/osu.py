@@ -82,6 +82,9 @@ def read(text: str, context: Context, name: str) -> Reading:
         hard += _rank_flaws(part.table, program, around.ranks)
         if part.table.version and part.table.version.split(".")[0] not in KNOWN:
             soft.append(f"OSU micro-benchmarks {part.table.version} are not known: known are 3 to 7")
+    if own and not text.endswith(("\n", "\r")) and own[-1].table.columns[-1:] == ("iterations",) and (
+            own[-1].table.rows and own[-1].table.rows[-1].line == lines[-1]):
+        hard.append(f"the last line is not ended: its last number may be cut: {lines[-1]}")
     measurements = [m for part in parts if own for m in _measurements(part, context, around, ranks, hosts)]
     checked = [p.table for p in own if p.table.validated and p.table.rows]
     return Reading(
@@ -276,7 +279,7 @@ def _is_key(name: str, size: int | None, program: Program) -> bool:
     """The values that are judged; the others are the curve."""
     if name not in program.main:
         return False
-    if name in ("latency", "msg_rate"):
+    if name == "latency":
         return size == 8
     if name == "bandwidth":
         return size == LARGEST

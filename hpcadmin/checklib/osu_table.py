@@ -282,6 +282,10 @@ def flaws(table: Table, program: Program, ranks: int | None = None) -> tuple[lis
     if failed:
         hard.append(f"validation at {failed[0].size} bytes: Fail ({len(failed)} sizes): {failed[0].line}")
     soft: list[str] = []
+    if program.name == "osu_mbw_mr" and table.title and not table.pairs:
+        soft.append("how many pairs there were is not told")
+    if table.header and not table.title:
+        soft.append("no title: the beginning is missing, the version and the program are not told")
     if not table.rows:
         hard.append("the table has no rows")
     elif not program.sized:
@@ -326,12 +330,14 @@ def _range_flaws(table: Table, program: Program, ranks: int | None, hard: list[s
             return
         if after != max(1, 2 * before):
             soft.append(f"{after} bytes come after {before}: rows are missing")
-    last = _last(program, ranks)
-    if not table.title:
-        soft.append("no title: the beginning is missing, the version and the program are not told")
-    elif sizes[0] in {max(1, 2 * first) for first in _first(table, program)} - set(_first(table, program)):
+    last, begins = _last(program, ranks), _first(table, program)
+    if len(sizes) == 1:
+        soft.append(f"one row only, of {sizes[0]} bytes")
+    if not table.title and not table.header:
+        soft.append("neither title nor header: the beginning is missing, what the columns are is not told")
+    elif table.title and sizes[0] not in begins and sizes[0] in {max(1, 2 * begin) for begin in begins}:
         soft.append(f"the table begins at {sizes[0]} bytes: its beginning is missing")
-    if table.title and sizes[0] in _first(table, program) and sizes[-1] < last:
+    if table.title and sizes[0] in begins and sizes[-1] < last:
         told = f"the table ends at {sizes[-1]} bytes ({len(sizes)} rows); its default range goes on to {last}: cut off"
         worthless = "bandwidth" in program.main and sizes[-1] < 1 << 16
         (hard if worthless else soft).append(told)
