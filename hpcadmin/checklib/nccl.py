@@ -26,8 +26,9 @@ from hpcadmin.check import (
     Subject,
 )
 from hpcadmin.checklib import nccl_json
-from hpcadmin.checklib.nccl_sense import COLLECTIVES, Collective, Kind, Problem, Sense, sense
-from hpcadmin.checklib.nccl_text import IN, OUT, Line, Rank, Row, Run, Splitter, lines_of
+from hpcadmin.checklib.nccl_run import COLLECTIVES, IN, OUT, Collective, Kind, Line, Problem, Rank, Row, Run
+from hpcadmin.checklib.nccl_sense import Sense, sense
+from hpcadmin.checklib.nccl_text import Splitter, lines_of
 from hpcadmin.checklib.nccl_words import Words, words_of
 
 SIMULATED = (1 << 18, 1 << 20)

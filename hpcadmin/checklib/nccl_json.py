@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, positive
-from hpcadmin.checklib.nccl_text import IN, OUT, TYPE_BYTES, Half, Header, Params, Rank, Row, Run
+from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Params, Rank, Row, Run
 
 _START = re.compile(r"(?:\A|\n)[ \t\ufeff]{0,16}\{")
 _PLACE = 1e-6               # numbers have six decimals

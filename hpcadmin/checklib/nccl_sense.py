@@ -2,68 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 
 from hpcadmin.checklib import shown
-from hpcadmin.checklib.nccl_text import IN, Half, Row, Run
+from hpcadmin.checklib.nccl_run import IN, Collective, Half, Kind, Problem, Row, Run
 
 GIGA, GIBI = 1e9, float(1 << 30)
 _WRONG_ERROR = 1e-2         # of the old column `error`: rounding of 16-bit types stays below
-
-
-class Kind(str, Enum):
-    PART = "part"       # something is missing; what is there may be believed
-    BAD = "bad"         # it contradicts itself: nothing of it may be believed
-    WRONG = "wrong"     # the tool found wrong data
-    FATAL = "fatal"     # the program or a node died
-
-
-@dataclass(frozen=True)
-class Problem:
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True)
-class Collective:
-    """busbw is algbw times `factor`, algbw is size by time times `moved`, both of the number of ranks.
-
-    shares: the column count is what one rank gives or gets, a size is that times the ranks.
-    """
-
-    name: str
-    check: str
-    factor: Callable[[int], float]
-    shares: bool = False
-    reduces: bool | None = False        # None: versions differ in whether they print an operation
-    rooted: bool = False
-    checks_in_place: bool = True
-    moved: Callable[[int], float] = lambda n: 1.0
-
-    @property
-    def program(self) -> str:
-        return f"{self.name}_perf"
-
-
-def _all_but_one(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-COLLECTIVES = {c.check: c for c in (
-    Collective("all_reduce", "nccl_allreduce", lambda n: 2 * (n - 1) / n, reduces=True),
-    Collective("all_gather", "nccl_allgather", _all_but_one, shares=True),
-    Collective("reduce_scatter", "nccl_reducescatter", _all_but_one, shares=True, reduces=True),
-    Collective("alltoall", "nccl_alltoall", _all_but_one, shares=True, checks_in_place=False),
-    Collective("sendrecv", "nccl_sendrecv", lambda n: 1.0, reduces=None, checks_in_place=False),
-    Collective("broadcast", "nccl_broadcast", lambda n: 1.0, rooted=True),
-    Collective("reduce", "nccl_reduce", lambda n: 1.0, reduces=True, rooted=True),
-    Collective("gather", "nccl_gather", _all_but_one, shares=True, rooted=True),
-    Collective("scatter", "nccl_scatter", _all_but_one, shares=True, rooted=True),
-    Collective("hypercube", "nccl_hypercube", lambda n: 1.0, shares=True, moved=_all_but_one),
-)}
 _COLUMNS = {"size", "count", "type", "redop", "root", "time", "cputime", "algbw", "busbw", "#wrong", "error", "i_min",
             "i_max", "i_p99", "i_cv%", "timestamp"}
 _OPERATIONS = ("sum", "prod", "min", "max", "avg", "mulsum")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, integer, positive, shown, strip_terminal
+from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Line, Params, Rank, Row, Run
 
-TYPE_BYTES = {"int8": 1, "uint8": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "half": 2, "bfloat16": 2,
-              "fp16": 2, "bf16": 2, "int32": 4, "uint32": 4, "float": 4, "fp32": 4, "int64": 8, "uint64": 8,
-              "double": 8, "fp64": 8}
-OUT, IN = "out-of-place", "in-place"
 _TAG = re.compile(r"\[(?:[^\]\s,@]{1,200}@)?\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
 _LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:? ")
@@ -29,103 +26,6 @@ _GAP = re.compile(r"(?:(?:\.{2,}|…)(?: ?[\w ,()-]{1,60})?(?:\.{2,}|…)?|\[(?:
 _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Iteration", "GPU memory usage",
           "Writing JSON")
 _SHAPES = {13: ("redop", "root"), 12: ("redop",), 11: (), 9: ("redop", "root"), 8: ("redop",), 7: ()}
-
-
-@dataclass(frozen=True)
-class Line:
-    raw: str        # as it stands there, without terminal codes
-    text: str       # without the tags of launchers, stripped
-
-
-@dataclass(frozen=True)
-class Params:
-    minimum: int
-    maximum: int
-    step: int
-    factor: bool
-    validation: bool
-
-
-@dataclass(frozen=True)
-class Rank:
-    number: int
-    host: str
-    device: int
-    pci: str
-    model: str
-
-
-@dataclass(frozen=True)
-class Half:
-    """One mode of a row. wrong None: not validated. places: one unit in the last place of time, algbw and busbw."""
-
-    time_us: float
-    algbw: float
-    busbw: float
-    wrong: float | None
-    places: tuple[float, float, float] = (0.01, 0.01, 0.01)
-
-
-@dataclass(frozen=True)
-class Row:
-    size: int
-    count: int
-    type_bytes: int
-    redop: str
-    root: str
-    modes: dict[str, Half]      # by "out-of-place", "in-place"; "" where the tool knows one only
-    raw: str = ""
-
-
-@dataclass(frozen=True)
-class Header:
-    names: tuple[str, ...]
-    modes: tuple[str, ...]
-    units: str = ""             # "" unknown, "ok", or what is wrong with them
-    raw: str = ""
-    foreign: bool = False       # of another program (nccom-test)
-    inferred: bool = False      # no header stood there: the order of nccl-tests
-
-    @property
-    def check_column(self) -> str:
-        """#wrong counts elements; the old `error` is the largest relative error."""
-        return next((n for n in self.names if n in ("#wrong", "error")), "")
-
-
-@dataclass
-class Run:
-    """One run of a program, filled line by line; everything that must come once is a list to see whether it does."""
-
-    starts: list[str] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
-    params: list[Params] = field(default_factory=list)
-    lists: int = 0
-    ranks: list[Rank] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
-    reduced: list[int] = field(default_factory=list)
-    headers: list[Header] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    torn: list[tuple[str, int]] = field(default_factory=list)   # what is wrong, how many rows stood before
-    gaps: list[str] = field(default_factory=list)
-    bounds: list[tuple[int, str]] = field(default_factory=list)
-    averages: list[tuple[float, str]] = field(default_factory=list)
-    closed: bool = False                                        # the line after the average is there
-    json: bool = False
-    cputime: bool = False
-    quotes: list[str] = field(default_factory=list)             # lines that name the run, as they stand there
-
-    @property
-    def table(self) -> bool:
-        return bool(self.headers or self.rows or self.torn)
-
-    @property
-    def ended(self) -> bool:
-        return bool(self.bounds or self.averages)
-
-    @property
-    def empty(self) -> bool:
-        return not (self.starts or self.ends or self.params or self.lists or self.ranks or self.damaged or self.table
-                    or self.ended)
 
 
 def lines_of(text: str) -> list[Line]:

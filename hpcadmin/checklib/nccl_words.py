@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcadmin.checklib import fatal_lines, shown
-from hpcadmin.checklib.nccl_text import Line
+from hpcadmin.checklib.nccl_run import Line
 
 # What the tests, NCCL, CUDA and MPI print when something broke; a table beside such a line proves nothing.
 BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi failure", "test hip failure",
@@ -52,7 +52,7 @@ def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) 
     texts = [line.text for line in lines if line.text]
     doubtful = (t for t in texts if not any(word in t.lower() for word in _NO_FAILURE))
     broken = fatal_lines(doubtful, limit=400, also=BROKEN)
-    errors = list(dict.fromkeys(shown(t) for t in broken))
+    errors = _joined(dict.fromkeys(shown(t) for t in broken))
     nccl, rest = [], []
     for line in others:
         match = _NCCL.match(line.text)
@@ -61,8 +61,21 @@ def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) 
         else:
             nccl.append((line.raw, match[1]))
     warnings = [raw for raw, said in nccl if "NCCL WARN" in said]
+    seen = {shown(t) for t in broken}
+    rest = [line for line in rest if shown(line.raw) not in seen and shown(line.text) not in seen]
     return Words(tuple(_spread(errors)), _named(texts, broken), _transport(nccl, hosts_of_list),
                  tuple(shown(w) for w in dict.fromkeys(warnings)), tuple(_notes(nccl, rest)))
+
+
+def _joined(lines: Iterable[str]) -> list[str]:
+    """Errors; the places that a program names behind each (" .. host pid 1: Test failure common.cu:1") belong to it."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith(".. ") and found and len(found[-1]) < 800:
+            found[-1] += f" {line}"
+        else:
+            found.append(line)
+    return found
 
 
 def _spread(errors: Sequence[str]) -> list[str]:
