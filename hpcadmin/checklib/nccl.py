@@ -7,6 +7,7 @@ GPUs), and `transport`, where nodes with RDMA devices must use them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,8 +32,10 @@ from hpcadmin.checklib.nccl_sense import Sense, sense
 from hpcadmin.checklib.nccl_text import Splitter, lines_of
 from hpcadmin.checklib.nccl_words import Words, words_of
 
+_PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:_perf\b|\.cu:)")
 SIMULATED = (1 << 18, 1 << 20)
 _DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads
+_MOST_RUNS = 16
 _RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI")
 
 
@@ -60,6 +63,8 @@ def examine(text: str, of: Collective) -> Found:
     runs = splitter.feed(lines)
     senses = [sense(run, of) for run in runs]
     mine = [n for n, run in enumerate(runs) if len(runs) == 1 or _is_of(run, of)]
+    if runs and not any(run.starts or run.ends for run in runs):
+        senses = _as_told(senses, splitter.others, of)
     known = max((len(senses[n].hosts or ()) for n in mine), default=0)
     return _found(of, runs, senses, mine, words_of(lines, splitter.others, known))
 
@@ -73,6 +78,15 @@ def _report(text: str, start: int, of: Collective) -> Found:
     lines = lines_of(around)
     words = words_of([*lines, *(Line(e, f"# error: {e}") for e in errors)], [n for n in lines if n.text], 0)
     return _found(of, [run], [sense(run, of)], [0], words)
+
+
+def _as_told(senses: Sequence[Sense], others: Sequence[Line], of: Collective) -> list[Sense]:
+    """Older versions do not name themselves: then a command line or a source file beside the table tells."""
+    told = {m[1] for line in others for m in _PROGRAM.finditer(line.text[:4000])}
+    if not told or of.name in told:
+        return list(senses)
+    problem = Problem(Kind.BAD, f"what stands beside the table names {', '.join(sorted(told))}, not of {of.program}")
+    return [replace(s, problems=(problem, *s.problems)) for s in senses]
 
 
 def _is_of(run: Run, of: Collective) -> bool:
@@ -90,7 +104,9 @@ def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: S
     shown = list(mine or range(len(runs)))
     if runs and not mine:
         problems.append(Problem(Kind.BAD, f"none of the runs is of {of.program}"))
-    for n in shown if mine else ():
+    if len(runs) > _MOST_RUNS:
+        problems.append(Problem(Kind.BAD, f"more than {_MOST_RUNS} runs: many processes printed at once"))
+    for n in shown[:_MOST_RUNS] if mine else ():
         which = f"run {n + 1}: " if len(runs) > 1 else ""
         problems += [Problem(p.kind, which + p.text) for p in senses[n].problems]
     values: list[Measurement] = []
@@ -153,7 +169,7 @@ def _notes(runs: Sequence[Run], shown: Sequence[int], words: Words, told: Sequen
     found = []
     if any(s.validated is False for s in told):
         found.append("the data were not validated")
-    for n in shown:
+    for n in shown[:_MOST_RUNS]:
         run = runs[n]
         if run.ranks:
             models = ", ".join(dict.fromkeys(r.model for r in run.ranks))
@@ -162,7 +178,7 @@ def _notes(runs: Sequence[Run], shown: Sequence[int], words: Words, told: Sequen
         if run.headers and run.headers[-1].check_column == "error":
             found.append("the column error is the largest relative error, not a count")
         found += [lib.shown(row.raw) for row in run.rows[-1:]]
-    for run in runs:
+    for run in runs[:_MOST_RUNS]:
         found += [lib.shown(quote) for quote in run.quotes]
     return list(dict.fromkeys([*found, *words.notes]))
 

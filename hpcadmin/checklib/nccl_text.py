@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"(\S{1,80}[ \t]?)# {1,12}size +count ")
 _PARAMS = re.compile(r"# nThread (\d{1,9}) nGpus (\d{1,9}) minBytes (\d{1,18}) maxBytes (\d{1,18}) "
                      r"step: (\d{1,18})\((factor|bytes)\).{0,200}? validation: (\d{1,9})(?: |$)")
 _RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?Pid +(\d{1,9}) on +(\S{1,255}) device +(\d{1,5}) "
-                   r"\[([0-9a-fA-Fx:.]{1,24})\] (.{0,200})")
+                   r"\[([0-9a-fA-Fx:.]{1,24})\](?: (.{0,200}))?")
 _BOUNDS = re.compile(r"# Out of bounds values\s{0,20}: (\d{1,18}) (OK|FAILED)$")
 _AVERAGE = re.compile(r"#? ?Avg bus bandwidth\s{0,20}:\s{0,20}([^\sG]{1,30})(?:GB/s)?(?: +(OK|FAILED))?$")
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d{1,18}) due to memory limitation$")
@@ -32,10 +32,10 @@ def lines_of(text: str) -> list[Line]:
     """The lines, cleaned and without what mpirun, srun, pdsh and log collectors put before each."""
     raws = strip_terminal(text).split("\n")
     texts = [raw.strip() for raw in raws]
-    for pattern, all_of_them in ((_TAG, False), (_LABEL, True), (_TIME, True), (_TAG, False)):
+    for pattern, all_of_them in ((_TIME, True), (_TAG, False), (_LABEL, True), (_TIME, True), (_TAG, False)):
         hits = sum(1 for t in texts if t and pattern.match(t))
         told = sum(1 for t in texts if t)
-        if hits and (not all_of_them or hits * 10 >= told * 9):
+        if hits and (not all_of_them or hits * 3 >= told * 2):
             texts = [pattern.sub("", t, count=1).strip() if pattern.match(t) else t for t in texts]
     common = next((m[1] for m in map(_PREFIX.match, texts) if m), "")
     if common:
@@ -117,7 +117,8 @@ class Splitter:
             if match is None:
                 run.damaged.append(line.raw)
             else:
-                run.ranks.append(Rank(int(match[1]), match[3], int(match[4]), match[5].lower(), match[6].strip()))
+                model = (match[6] or "").strip()
+                run.ranks.append(Rank(int(match[1]), match[3], int(match[4]), match[5].lower(), model))
 
     def _end(self, line: Line) -> None:
         run = self.runs[-1]
@@ -130,8 +131,8 @@ class Splitter:
         else:
             try:
                 run.averages.append((finite(average[1], "average bus bandwidth", most=1e6), average[2] or ""))
-            except ParseError:
-                run.damaged.append(line.raw)
+            except ParseError as exc:
+                run.torn.append((exc.what, -1))
 
     def _plain(self, line: Line) -> None:
         run = self.runs[-1]

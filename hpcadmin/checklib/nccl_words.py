@@ -21,7 +21,7 @@ BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi fa
           "node failure", "ucx  error", "ucx error", "link down", "cable unplugged", "fallen off the bus")
 # NCCL tells what it does, and what it tries again, in the same words.
 _NO_FAILURE = (" nccl info ", "retrying")
-_HOSTS = (re.compile(r"(\S{1,255}): Test (?:CUDA|NCCL|MPI|HIP|RCCL|TIMEOUT|timeout) ?failure"),
+_HOSTS = (re.compile(r"(\S{1,255}): Test (?:(?:CUDA|NCCL|MPI|HIP|RCCL) failure|timeout)"),
           re.compile(r"\.\. (\S{1,255}) pid \d{1,9}: Test failure"),
           re.compile(r"(\S{1,255}):\d{1,9}:\d{1,9} \[\d{1,5}\] "),
           re.compile(r"srun: error: ([^:\s]{1,255}): task"),
@@ -92,7 +92,7 @@ def _spread(errors: Sequence[str]) -> list[str]:
 def _host(text: str) -> str:
     """The host that a line names: at its beginning, or behind a row that the message broke."""
     return next((m[1] for m in (p.match(text) for p in _HOSTS) if m), "") or (
-        m[1] if " failure " in text and (m := _HOSTS[0].search(text[:2000])) else "")
+        m[1] if ": Test " in text and (m := _HOSTS[0].search(text[:2000])) else "")
 
 
 def _named(texts: Iterable[str], broken: Sequence[str]) -> tuple[str, ...]:
