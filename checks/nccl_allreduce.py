@@ -1,6 +1,7 @@
 """All-reduce over all GPUs of all nodes, one rank a GPU (nccl-tests all_reduce_perf, built with MPI).
 
-Its bus bandwidth is twice what an all-gather's needs of a link, so it shows the slowest GPU, switch or port of all.
+What most training steps wait for: the slowest GPU, link or port of all sets its bus bandwidth. On simulated hardware
+the sizes are small, because the stand-in computes on the CPUs.
 
 Each task of a node sees all GPUs that the step has there, and nccl-tests takes the one of its local rank. The data are
 validated. Measured: `busbw` (GB/s; out of place at the largest size is what limits are for, all others are kept as a
