@@ -3,8 +3,8 @@ micro-benchmarks, versions 3 to 7).
 
 Run with default sizes and `tasks_per_node` ranks on each node.
 
-Measured: `bandwidth` (MB/s of 1e6 bytes, all pairs together, the key value at 4 MiB) and `msg_rate` (messages a second).
-Rank i talks to rank i + pairs: the first half of the ranks is on the first node.
+Measured: `bandwidth` (MB/s of 1e6 bytes, all pairs together, the key value at 4 MiB) and `msg_rate` (messages a
+second). Rank i talks to rank i + pairs: the first half of the ranks is on the first node.
 """
 
 from __future__ import annotations

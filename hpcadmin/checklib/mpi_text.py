@@ -12,8 +12,8 @@ from hpcadmin.check import Measurement
 from hpcadmin.checklib import fatal_lines
 from hpcadmin.text import printable
 
-_TAG = re.compile(r"\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
-_LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
+# What mpirun --tag-output, srun --label and mpiexec -l put before every line, or before those of one stream only.
+_LABELS = tuple(map(re.compile, (r"\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?", r"\s{0,12}\d{1,7}: ?", r"\[\d{1,7}\] ?")))
 _FAULT = re.compile(
     r"UCX +ERROR|TL_UCP ERROR|UCC +ERROR|bad termination|segv\b|caught signal|\bSignal: |transport retry|"
     r"pml_ucx\.c:\d{1,6} +error|cxil_map|exited with exit code|exited on signal|job\.exception|"
@@ -21,10 +21,17 @@ _FAULT = re.compile(
     r"unable to reliably start|invalid option|unrecognized option|out of memory|daemon *: \S{1,60} on node |"
     r"^Abort\(|completion with error|"
     r"failed to receive ucx|no such device or address|MPI_ERR_|HYDT_|HYD_|"
-    r"has exited due to process|exiting improperly|PRTE ERROR|ORTE ERROR|OPAL ERROR",
+    r"requires (?:exactly|at least) two processes|(?:cuda|rocm|openacc) support not|cuda call .{1,80} failed|"
+    r"error (?:initializing|setting|cleaning up) device|error allocating|host key verification|permission denied \(|"
+    r"ssh: connect|symbol lookup error|while loading shared libraries|PMI2?_\w{1,30} (?:failed|returned)|"
+    r"assertion .{0,80}fail|"
+    r"^(?:Killed|Terminated|Aborted)\b|Job step aborted|NVRM: Xid|NIC Link is Down|btl_tcp_endpoint|"
+    r"unable to complete a TCP connection|has exited due to process|exiting improperly|(?:PRTE|ORTE|OPAL) ERROR",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
-                    r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|fall(?:ing)? back to", re.IGNORECASE)
+                    r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|"
+                    r"fall(?:ing)? back to|failed to TCP connect|connection schemes|The call to cu\w{1,40} failed|"
+                    r"can't open hfi", re.IGNORECASE)
 _HARMLESS = re.compile(r"unused environment variable|Could not change dir to|couldn't chdir|MPI startup\(\)")
 _NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|"
                    r"command not found|"
@@ -66,13 +73,17 @@ class Around:
 
 
 def untagged(lines: Sequence[str]) -> list[str]:
-    """Without the tags that mpirun --tag-output and srun --label put before every line."""
-    if any(_TAG.match(line) for line in lines):
-        lines = [_TAG.sub("", line, count=1).strip() for line in lines]
-    told = [line for line in lines if line]
-    if told and all(_LABEL.match(line) for line in told):
-        lines = [_LABEL.sub("", line, count=1).strip() for line in lines]
+    """Without the labels that launchers put before every line, where the title of a program has one."""
+    for label in _LABELS:
+        if any(_is_title(line, label) for line in lines):
+            return [line if "MPI startup()" in line else label.sub("", line, count=1).strip() if label.match(line)
+                    else line for line in lines]
     return list(lines)
+
+
+def _is_title(line: str, label: re.Pattern[str]) -> bool:
+    match = label.match(line)
+    return match is not None and line.startswith(("# OSU ", "# hpcadmin "), match.end())
 
 
 def look(lines: Sequence[str]) -> Around:

@@ -76,6 +76,9 @@ def read(text: str, context: Context, name: str) -> Reading:
     _several(runs, parts, program, hard, soft)
     for part in own:
         worthless, missing = flaws(part.table, limited, ranks or context.ranks)
+        if part.table.torn == lines[-1:] and part is own[-1]:      # the text ends within a row, which is left out
+            worthless = [why for why in worthless if not why.startswith("a row of the table is torn")]
+            missing.append(f"the output ends within a row: {lines[-1]}")
         where = f"run {part.run}: " if part.run is not None else ""
         hard += [where + why for why in worthless]
         soft += [where + why for why in missing]
@@ -85,7 +88,8 @@ def read(text: str, context: Context, name: str) -> Reading:
     if own and not text.endswith(("\n", "\r")) and own[-1].table.columns[-1:] == ("iterations",) and (
             own[-1].table.rows and own[-1].table.rows[-1].line == lines[-1]):
         hard.append(f"the last line is not ended: its last number may be cut: {lines[-1]}")
-    measurements = [m for part in parts if own for m in _measurements(part, context, around, ranks, hosts)]
+    shown = [p for p in parts if own and (p.program is program or not set(p.program.main) & set(program.main))]
+    measurements = [m for part in shown for m in _measurements(part, context, around, ranks, hosts)]
     checked = [p.table for p in own if p.table.validated and p.table.rows]
     return Reading(
         measurements=tuple(measurements), problems=tuple(dict.fromkeys([*hard, *soft])),
