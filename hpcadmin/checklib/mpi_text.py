@@ -43,6 +43,8 @@ _INTEL_PROVIDER = re.compile(r"\[\d{1,7}\] MPI startup\(\): (libfabric provider:
 _INTEL_MAPPING = re.compile(r"\[0\] MPI startup\(\): I_MPI_PIN_MAPPING=(\d{1,7}):")
 _UCX_LANE = re.compile(r"UCX +INFO .{0,200}?\b((?:rc|dc|ud)(?:_\w{1,12})?|tcp)/([\w.-]{1,40}(?::\d{1,3})?)")
 _BTL = re.compile(r"btl: ?tcp: |\bbtl:tcp\b", re.IGNORECASE)
+_OPEN_RANK = re.compile(r"\[([\w.-]{1,255}):\d{1,9}\] (?:MCW rank|Rank) (\d{1,7}) (?:is not )?bound ")
+_OPEN_MAP = re.compile(r"Data for node: (\S{1,255})\s.{0,120}Num procs: (\d{1,7})\b")
 _SRUN_HOST = re.compile(r"srun: error: ([\w.-]{1,255}): tasks? ")
 _DAEMON_HOST = re.compile(r"(?:HNP|Remote) daemon *: \S{1,60} on node (\S{1,255})$")
 _LIBFABRIC = re.compile(r"libfabric:\d{1,9}:\d{0,20}::?(\w{2,12}):\S{1,200}<warn> ([\w.-]{1,255}): ")
@@ -97,6 +99,8 @@ def look(lines: Sequence[str]) -> Around:
                       _DOUBT.search(line[:2000]) is not None and not _HARMLESS.search(line[:2000]))
     notes = _samples(told, lambda line: _NOTE.search(line[:2000]) is not None, each=16)
     intel = _intel(told)
+    if intel.ranks is None and not intel.doubts:
+        intel = _open_mpi(told)
     flux = _flux(told)
     names = dict.fromkeys(name for line in told for name in _hosts_of(line))
     return Around(
@@ -122,6 +126,23 @@ def _samples(lines: Sequence[str], wanted: Callable[[str], bool], each: int = 4,
         if total > len(shown):
             found[-1] += f" ({total} such lines)"
     return found[:most * 2]
+
+
+def _open_mpi(lines: Sequence[str]) -> Around:
+    """Open MPI's map of processes (--display-map) or its bindings (--report-bindings)."""
+    bound = {int(m[2]): m[1] for m in map(_OPEN_RANK.match, lines) if m}
+    mapped = {m[1]: int(m[2]) for m in (_OPEN_MAP.search(line[:600]) for line in lines if "Num procs" in line) if m}
+    names = tuple(mapped or dict.fromkeys(bound.values()))
+    if not names:
+        return Around()
+    doubts = []
+    if bound and sorted(bound) != list(range(len(bound))):
+        doubts.append(f"MPI lists the ranks {', '.join(map(str, sorted(bound)[:20]))}: some are missing")
+    ranks = sum(mapped.values()) if mapped else len(bound)
+    if bound and ranks != len(bound):
+        doubts.append(f"MPI maps {ranks} processes and binds {len(bound)}")
+    return Around(doubts=tuple(doubts), ranks=None if doubts else ranks, hosts=None if doubts else len(names),
+                  host_names=names, notes=(f"hosts: {printable(', '.join(names), limit=300)}",))
 
 
 def _intel(lines: Sequence[str]) -> Around:
