@@ -146,9 +146,9 @@ def cells_changed(text: str) -> Iterator[Mutation]:
 
 
 def heads_changed(text: str) -> Iterator[Mutation]:
-    header = next(m for m in re.finditer(r"(?m)^.*$", text) if re.search(r"# .*size .*busbw", m[0]))
-    for word in re.finditer(r"#?[a-z]+", header[0][header[0].index("size"):]):
-        at = header.start() + header[0].index("size") + word.start()
+    header = next(re.finditer(r"(?m)# +((?:size|bytes) .*busbw.*)$", text))
+    for word in re.finditer(r"#?[A-Za-z]+", header[1]):
+        at = header.start(1) + word.start()
         for new in ("", "other"):
             if word[0] not in ("redop", "root", "timestamp"):
                 yield f"column {'renamed' if new else 'removed'}", text[:at] + new + text[at + len(word[0]):], {}

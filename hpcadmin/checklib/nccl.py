@@ -36,7 +36,7 @@ _PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:
 SIMULATED = (1 << 18, 1 << 20)
 _DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads
 _MOST_RUNS = 16
-_RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI")
+_RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI", "VERBS")
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,12 @@ def _title(run: Run) -> str:
 def _values(run: Run, told: Sense, number: int | None) -> list[Measurement]:
     found = []
     nodes = len(told.hosts) if told.hosts else None
+    milli = bool(run.headers and run.headers[-1].milli)
     for row in run.rows:
         for mode, half in row.modes.items():
             for name, value, unit in (("busbw", half.busbw, told.unit), ("algbw", half.algbw, told.unit),
-                                      ("time", half.time_us, "us")):
+                                      ("time", round(half.time_us / 1000, 9) if milli else half.time_us,
+                                       "ms" if milli else "us")):
                 found.append(Measurement(name, value, unit, row.size, ranks=told.ranks, nodes=nodes, mode=mode,
                                          run=number, key=False))
     if run.rows and len(run.averages) == 1:

@@ -65,6 +65,7 @@ class Header:
     units: str = ""             # "" unknown, "ok", or what is wrong with them
     raw: str = ""
     foreign: bool = False       # of another program (nccom-test)
+    milli: bool = False         # times are in milliseconds: the first versions
     inferred: bool = False      # no header stood there: the order of nccl-tests
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from hpcadmin.checklib import shown
 from hpcadmin.checklib.nccl_run import IN, Collective, Half, Kind, Problem, Row, Run
 
 GIGA, GIBI = 1e9, float(1 << 30)
 _WRONG_ERROR = 1e-2         # of the old column `error`: rounding of 16-bit types stays below
+_MOST_SERIES = 200
 _COLUMNS = {"size", "count", "type", "redop", "root", "time", "cputime", "algbw", "busbw", "#wrong", "error", "i_min",
             "i_max", "i_p99", "i_cv%", "timestamp"}
 _OPERATIONS = ("sum", "prod", "min", "max", "avg", "mulsum")
@@ -36,7 +37,10 @@ def sense(run: Run, of: Collective) -> Sense:
     unit = "GB/s"
     if run.rows:
         unit, found = _numbers(run, of, ranks)
-        problems += [*found, *_sizes(run, of, ranks), *_average(run, problems + found)]
+        problems += found
+        for rows in series(run)[:_MOST_SERIES]:
+            problems += _sizes(run, rows, of, ranks)
+        problems += _average(run, problems)
     validated, wrong, found = _validation(run, of)
     problems += found
     hosts = None if ranks is None or not run.ranks else tuple(dict.fromkeys(r.host for r in run.ranks))
@@ -60,8 +64,8 @@ def _of_another(run: Run, of: Collective) -> Iterator[Problem]:
     names = run.headers[-1].names if run.headers else ()
     if row is None or run.headers[-1].foreign:
         return
-    if len({(r.redop, r.root, r.type_bytes) for r in run.rows}) > 1:
-        yield _bad("the rows are of several operations, roots or types")
+    if len(series(run)) > 1:
+        yield _part("the rows are of several operations, roots or types")
     reduces = row.redop in _OPERATIONS
     if of.reduces is not None and reduces != of.reduces:
         yield _bad(f"the operation of the rows is {row.redop or 'none'!r}: not of {of.program}")
@@ -198,28 +202,33 @@ def _off(rows: Sequence[Row], giga: float, each: float) -> str | None:
     return None
 
 
-def _sizes(run: Run, of: Collective, ranks: int | None) -> Iterator[Problem]:
-    sizes = [row.size for row in run.rows]
+def series(run: Run) -> list[list[Row]]:
+    """The rows of each operation, type and root: a table has several of them with -o all, -d all, -r all."""
+    return [list(rows) for _, rows in groupby(run.rows, key=lambda r: (r.redop, r.root, r.type_bytes))]
+
+
+def _sizes(run: Run, rows: list[Row], of: Collective, ranks: int | None) -> Iterator[Problem]:
+    sizes = [row.size for row in rows]
     above = [s for s in sizes if s]         # sizes below one element a rank are 0, several at the beginning
     if any(b <= a for a, b in pairwise(above)) or any(sizes[:len(sizes) - len(above)]):
         yield _bad("message sizes do not rise: rows doubled or two runs mixed")
-    shares = {row.size / (row.count * row.type_bytes) for row in run.rows if row.count}
+    shares = {row.size / (row.count * row.type_bytes) for row in rows if row.count}
     right = shares in (set(), {float(ranks or 0)}) if of.shares and ranks else len(shares) <= 1 if of.shares else (
         shares <= {1.0})
-    if not right or any((row.size == 0) != (row.count == 0) for row in run.rows):
-        row = next((r for r in run.rows if r.count * r.type_bytes * (ranks or 1 if of.shares else 1) != r.size),
-                   run.rows[0])
+    if not right or any((row.size == 0) != (row.count == 0) for row in rows):
+        row = next((r for r in rows if r.count * r.type_bytes * (ranks or 1 if of.shares else 1) != r.size),
+                   rows[0])
         yield _bad(f"{row.size} bytes are not {row.count} elements of {row.type_bytes} bytes"
                    f"{f' from each of {ranks} ranks' if of.shares and ranks else ''}")
     if not run.params or len(run.params) > 1:
         return
     share = int(next(iter(shares), 1.0)) if of.shares else 1
-    yield from _missing(run, sizes, share)
+    yield from _missing(run, rows[0], sizes, share)
 
 
-def _missing(run: Run, sizes: list[int], share: int) -> Iterator[Problem]:
+def _missing(run: Run, first: Row, sizes: list[int], share: int) -> Iterator[Problem]:
     asked = asked_sizes(run)
-    units = [u for u in (run.rows[0].type_bytes * share, 16 * share) if u]      # newer versions keep 16 byte bounds
+    units = [u for u in (first.type_bytes * share, 16 * share) if u]      # newer versions keep 16 byte bounds
     plans = [[s // unit * unit for s in asked] for unit in dict.fromkeys(units)]
     if sizes in plans:
         return
@@ -257,7 +266,7 @@ def _average(run: Run, others: Sequence[Problem]) -> Iterator[Problem]:
     if abs(mean - average) <= 0.006 + 0.002 * mean:
         return
     text = f"the average is {average:g}, the rows make {mean:.6g}: a row was lost or changed"
-    whole = bool(run.params) and not run.gaps and len(run.rows) == len(asked_sizes(run))
+    whole = bool(run.params) and not run.gaps and len(run.rows) == len(asked_sizes(run)) * len(series(run))
     yield _bad(text) if whole and not any(p.kind is Kind.BAD for p in others) else _part(text)
 
 

@@ -16,7 +16,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\
 _PREFIX = re.compile(r"(\S{1,80}[ \t]?)# {1,12}size +count ")
 _PARAMS = re.compile(r"# nThread (\d{1,9}) nGpus (\d{1,9}) minBytes (\d{1,18}) maxBytes (\d{1,18}) "
                      r"step: (\d{1,18})\((factor|bytes)\).{0,200}? validation: (\d{1,9})(?: |$)")
-_RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?Pid +(\d{1,9}) on +(\S{1,255}) device +(\d{1,5}) "
+_RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?(?:Pid +(\d{1,9}) )?on +(\S{1,255}) device +(\d{1,5}) "
                    r"\[([0-9a-fA-Fx:.]{1,24})\](?: (.{0,200}))?")
 _BOUNDS = re.compile(r"# Out of bounds values\s{0,20}: (\d{1,18}) (OK|FAILED)$")
 _AVERAGE = re.compile(r"#? ?Avg bus bandwidth\s{0,20}:\s{0,20}([^\sG]{1,30})(?:GB/s)?(?: +(OK|FAILED))?$")
@@ -25,6 +25,9 @@ _GAP = re.compile(r"(?:(?:\.{2,}|…)(?: ?[\w ,()-]{1,60})?(?:\.{2,}|…)?|\[(?:
                   r"|[<[(].{0,80}(?:truncat|omit|snip|cut|remov|skip).{0,80}[])>])", re.IGNORECASE)
 _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Iteration", "GPU memory usage",
           "Writing JSON")
+# What older versions, and people who paste, have without the # before it.
+_BARE = ("nThread ", "Out of bounds values", "Avg bus bandwidth    ", "(B) ")
+_FIRST_NAMES = {"bytes": "size", "N": "count", "op": "redop", "res": "error"}
 _SHAPES = {13: ("redop", "root"), 12: ("redop",), 11: (), 9: ("redop", "root"), 8: ("redop",), 7: ()}
 
 
@@ -55,6 +58,8 @@ class Splitter:
         for line in lines:
             if line.text.startswith("#"):
                 self._comment(line)
+            elif line.text.startswith(_BARE) or (" busbw" in line.text and _is_header(line.text.split())):
+                self._comment(Line(line.raw, f"# {line.text}"))
             elif line.text:
                 self._plain(line)
         return [run for run in self.runs if not run.empty]
@@ -78,7 +83,7 @@ class Splitter:
             run.quotes.append(line.raw)
         elif body.startswith(("Out of bounds values", "Avg bus bandwidth")):
             self._end(line)
-        elif {"size", "count", "busbw"} <= set(words) or {"size", "type", "algbw"} <= set(words):
+        elif _is_header(words):
             self._run(run.table or run.ended).headers.append(_header(words, self._modes, line.raw))
             self._modes = ()
         elif "(B)" in words and run.headers and not run.rows:
@@ -173,10 +178,18 @@ def _like_a_row(words: Sequence[str], run: Run) -> bool:
     return words[1].isdigit() or (len(words) > 2 and words[2] in TYPE_BYTES)
 
 
+def _is_header(words: Sequence[str]) -> bool:
+    told = set(words)
+    return {"size", "count", "busbw"} <= told or {"size", "type", "algbw"} <= told or {"bytes", "N", "busbw"} <= told
+
+
 def _header(words: Sequence[str], told: Sequence[str], raw: str) -> Header:
+    """The first versions have other names, no line of units, and times in milliseconds."""
     count = sum(1 for w in words if w == "busbw")
     modes = tuple(told) if len(told) == count else (OUT, IN)[:count]
-    return Header(tuple(words), modes, raw=raw)
+    first = words[:2] == ["bytes", "N"]
+    names = tuple(_FIRST_NAMES.get(w, w) for w in words) if first else tuple(words)
+    return Header(names, modes, "ok" if first else "", raw, milli=first)
 
 
 def _with_units(header: Header, words: Sequence[str]) -> Header:
@@ -227,7 +240,8 @@ def row_of(words: Sequence[str], header: Header, raw: str) -> Row:
     places = [n for n, name in enumerate(names) if name in ("time", "cputime")]
     if len(places) != len(header.modes) or names.count("busbw") != len(places):
         raise ParseError(f"unknown table layout: {shown(' '.join(names))}")
-    modes = {mode: _half(words, names, at, size) for mode, at in zip(header.modes, places, strict=True)}
+    modes = {mode: _half(words, names, at, size, 1000.0 if header.milli else 1.0)
+             for mode, at in zip(header.modes, places, strict=True)}
     return Row(size, count, bytes_each, cells.get("redop", ""), root, modes, raw)
 
 
@@ -235,7 +249,7 @@ def _is_cell(word: str, name: str) -> bool:
     return word.isalpha() if name == "redop" else word.removeprefix("-").isdigit()
 
 
-def _half(words: Sequence[str], names: Sequence[str], at: int, size: int) -> Half:
+def _half(words: Sequence[str], names: Sequence[str], at: int, size: int, scale: float) -> Half:
     if list(names[at + 1:at + 3]) != ["algbw", "busbw"]:
         raise ParseError(f"unknown table layout: {shown(' '.join(names))}")
     for name, word in zip(names[at + 4:], words[at + 4:], strict=False):
@@ -245,8 +259,8 @@ def _half(words: Sequence[str], names: Sequence[str], at: int, size: int) -> Hal
     time, algbw, busbw = words[at:at + 3]
     column = names[at + 3] if at + 3 < len(names) else ""
     wrong = _wrong(words[at + 3], column) if column in ("#wrong", "error") else None
-    return Half(positive(time, f"time at {size} bytes"), finite(algbw, f"algbw at {size} bytes"),
-                finite(busbw, f"busbw at {size} bytes"), wrong, (_place(time), _place(algbw), _place(busbw)))
+    return Half(positive(time, f"time at {size} bytes") * scale, finite(algbw, f"algbw at {size} bytes"),
+                finite(busbw, f"busbw at {size} bytes"), wrong, (_place(time) * scale, _place(algbw), _place(busbw)))
 
 
 def _wrong(word: str, column: str) -> float | None:

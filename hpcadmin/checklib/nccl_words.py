@@ -11,9 +11,10 @@ from hpcadmin.checklib.nccl_run import Line
 
 # What the tests, NCCL, CUDA and MPI print when something broke; a table beside such a line proves nothing.
 BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi failure", "test hip failure",
-          "unhandled cuda error", "unhandled system error", "unhandled hip error", "internal error", "cuda failure",
-          "cuda error", "hip failure", "remote process exited", "test timeout", "invalid number of gpus",
-          "invalid device ordinal", "async error", "async operation failed", "ibv_poll_cq", "nccl error", "xid (pci",
+          "nccl failure ", "unhandled cuda error", "unhandled system error", "unhandled hip error", "internal error",
+          "cuda failure", "cuda error", "hip failure", "remote process exited", "test timeout",
+          "invalid number of gpus", "invalid device ordinal", "async error", "async operation failed",
+          "ibv_poll_cq", "nccl error", "xid (pci",
           "uncorrectable ecc", "not enough slots available", "nccl watchdog", "# error:", "connection reset",
           "got completion from peer", "error while loading shared libraries", "mpi_err_", "connection refused",
           "connection timed out", "socket timed out", "mce: [hardware error]", "machine check", "fatal error",
