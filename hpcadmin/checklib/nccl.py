@@ -62,7 +62,7 @@ def examine(text: str, of: Collective) -> Found:
     splitter = Splitter()
     runs = splitter.feed(lines)
     senses = [sense(run, of) for run in runs]
-    mine = [n for n, run in enumerate(runs) if len(runs) == 1 or _is_of(run, of)]
+    mine = [n for n in range(len(runs)) if len(runs) == 1 or not senses[n].other]
     if runs and not any(run.starts or run.ends for run in runs):
         senses = _as_told(senses, splitter.others, of)
     known = max((len(senses[n].hosts or ()) for n in mine), default=0)
@@ -86,11 +86,7 @@ def _as_told(senses: Sequence[Sense], others: Sequence[Line], of: Collective) ->
     if not told or of.name in told:
         return list(senses)
     problem = Problem(Kind.BAD, f"what stands beside the table names {', '.join(sorted(told))}, not of {of.program}")
-    return [replace(s, problems=(problem, *s.problems)) for s in senses]
-
-
-def _is_of(run: Run, of: Collective) -> bool:
-    return all(name.rsplit("/", 1)[-1] == of.program for name in [*run.starts, *run.ends])
+    return [replace(s, problems=(problem, *s.problems), other=True) for s in senses]
 
 
 def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: Sequence[int], words: Words) -> Found:
@@ -111,7 +107,7 @@ def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: S
         problems += [Problem(p.kind, which + p.text) for p in senses[n].problems]
     values: list[Measurement] = []
     for n in mine:
-        if not any("not of" in p.text and p.kind is Kind.BAD for p in senses[n].problems):
+        if not senses[n].other:
             values += _values(runs[n], senses[n], n + 1 if len(runs) > 1 else None)
     told = [senses[n] for n in mine]
     hosts = next((s.hosts for s in told if s.hosts is not None), None)

@@ -19,7 +19,7 @@ _OPERATIONS = ("sum", "prod", "min", "max", "avg", "mulsum")
 
 @dataclass(frozen=True)
 class Sense:
-    """What a run tells by itself. unit: of the bandwidths, as the numbers prove it."""
+    """What a run tells by itself. unit: of the bandwidths, as the numbers prove it. other: of another collective."""
 
     problems: tuple[Problem, ...]
     ranks: int | None
@@ -27,10 +27,12 @@ class Sense:
     validated: bool | None
     wrong: int | None
     unit: str
+    other: bool = False
 
 
 def sense(run: Run, of: Collective) -> Sense:
     problems = list(_of_another(run, of))
+    other = any(p.kind is Kind.BAD for p in problems)
     ranks, found = _ranks(run, of)
     problems += found
     problems += _structure(run)
@@ -44,7 +46,7 @@ def sense(run: Run, of: Collective) -> Sense:
     validated, wrong, found = _validation(run, of)
     problems += found
     hosts = None if ranks is None or not run.ranks else tuple(dict.fromkeys(r.host for r in run.ranks))
-    return Sense(tuple(problems), ranks, hosts, validated, wrong, unit)
+    return Sense(tuple(problems), ranks, hosts, validated, wrong, unit, other)
 
 
 def _bad(text: str) -> Problem:
