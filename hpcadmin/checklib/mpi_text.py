@@ -26,7 +26,8 @@ _FAULT = re.compile(
     r"ssh: connect|symbol lookup error|while loading shared libraries|PMI2?_\w{1,30} (?:failed|returned)|"
     r"assertion .{0,80}fail|"
     r"^(?:Killed|Terminated|Aborted)\b|Job step aborted|NVRM: Xid|NIC Link is Down|btl_tcp_endpoint|"
-    r"unable to complete a TCP connection|has exited due to process|exiting improperly|(?:PRTE|ORTE|OPAL) ERROR",
+    r"unable to complete a TCP connection|primary job +terminated|exited with non-zero|unable to launch the|"
+    r"processes failed to start|has exited due to process|exiting improperly|(?:PRTE|ORTE|OPAL) ERROR",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|"

@@ -347,7 +347,7 @@ def untitled(table: Table, program: Program) -> Table | None:
     """A table whose title is lost, taken for the program that the caller names; None where it cannot be that."""
     if table.header:
         return table if all(name in table.columns for name in program.main) else None
-    if program.main != ("bandwidth",) or len(table.rows) < 2:
+    if program.main != ("bandwidth",) or program.ranks != 2 or len(table.rows) < 2:
         return None
     first, last = table.rows[0], table.rows[-1]
     if not first.size or not last.size or last.values["value"] * 4 * first.size > first.values["value"] * last.size:
