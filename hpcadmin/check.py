@@ -278,6 +278,8 @@ class Limit:
     source: str = ""
     date: str = ""
     site: bool = False               # of the site's own file: wins over the catalogue's
+    transport: str = ""              # how the transport must begin ("IB", "RoCE", "EFA"); "" = any
+    versions: str = ""               # software it was measured with, for the reader
 
     def text(self) -> str:
         parts = []
