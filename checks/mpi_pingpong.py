@@ -51,7 +51,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     largest = max(m.size_bytes or 0 for m in reading.measurements)
     if limit is not None and largest != int(limit):
         raise ParseError(f"the largest message has {largest} bytes, {limit} were asked for")
-    return mpi_text.warned(reading.measurements, reading.problems)
+    return [*mpi_text.sockets(reading.transport, context),
+            *mpi_text.warned(reading.measurements, reading.problems)]
 
 
 def read(text: str, context: Context) -> Reading:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcadmin.check import Measurement
+from hpcadmin.check import Context, Measurement, Subject
 from hpcadmin.checklib import fatal_lines
 from hpcadmin.text import printable
 
@@ -92,13 +92,9 @@ def _is_title(line: str, label: re.Pattern[str]) -> bool:
 def look(lines: Sequence[str]) -> Around:
     """What stands around the tables of a text."""
     told = [line for line in lines if line and not _PLAIN_ROW.match(line)]
-    kept = [line for line in told if not _HARMLESS.search(line[:2000]) and not line.startswith('{"')]
-    fatal = set(fatal_lines(kept, limit=len(kept) or 1))
-    faults = _samples(told, lambda line: line in fatal or (
-        _FAULT.search(line[:2000]) is not None and not _HARMLESS.search(line[:2000]) and not line.startswith('{"')))
-    doubts = _samples(told, lambda line: line not in fatal and _FAULT.search(line[:2000]) is None and
-                      _DOUBT.search(line[:2000]) is not None and not _HARMLESS.search(line[:2000]))
-    notes = _samples(told, lambda line: _NOTE.search(line[:2000]) is not None, each=16)
+    kinds = {line: _kind(line) for line in dict.fromkeys(told)}
+    faults, doubts, notes = (_samples([line for line in told if kinds[line] == kind], each)
+                             for kind, each in (("fault", 4), ("doubt", 4), ("note", 16)))
     intel = _intel(told)
     if intel.ranks is None and not intel.doubts:
         intel = _open_mpi(told)
@@ -112,14 +108,26 @@ def look(lines: Sequence[str]) -> Around:
         named=tuple(names), transport=_transport(told), programs=flux.programs)
 
 
-def _samples(lines: Sequence[str], wanted: Callable[[str], bool], each: int = 4, most: int = 24) -> list[str]:
-    """The lines that are wanted: of those that differ in numbers only, the first few, with how many there are."""
+def _kind(line: str) -> str:
+    """What a line tells: "fault", "doubt", "note" or nothing."""
+    line = line[:2000]
+    if line.startswith('{"'):
+        return ""
+    if not _HARMLESS.search(line):
+        if _FAULT.search(line) or fatal_lines([line], limit=1):
+            return "fault"
+        if _DOUBT.search(line):
+            return "doubt"
+    return "note" if _NOTE.search(line) else ""
+
+
+def _samples(lines: Sequence[str], each: int, most: int = 24) -> list[str]:
+    """Of lines that differ in numbers only, the first few, with how many there are."""
     shapes: dict[str, dict[str, int]] = {}
     for line in lines:
-        if wanted(line):
-            shape = re.sub(r"\w*\d\w*", "#", " ".join(line[:400].split()))
-            shapes.setdefault(shape, {})
-            shapes[shape][line] = shapes[shape].get(line, 0) + 1
+        shape = re.sub(r"\w*\d\w*", "#", " ".join(line[:400].split()))
+        shapes.setdefault(shape, {})
+        shapes[shape][line] = shapes[shape].get(line, 0) + 1
     found = []
     for alike in list(shapes.values())[:most]:
         total, shown = sum(alike.values()), list(alike)[:each]
@@ -263,11 +271,19 @@ def _wall(lines: Sequence[str]) -> list[str]:
 
 def bad(line: str) -> bool:
     """Whether a line tells a fault or a doubt."""
-    return not _HARMLESS.search(line[:2000]) and bool(
-        fatal_lines([line], limit=1) or _FAULT.search(line[:2000]) or _DOUBT.search(line[:2000]))
+    return _kind(line) in ("fault", "doubt")
 
 
 def warned(measurements: Sequence[Measurement], problems: Sequence[str]) -> list[Measurement]:
     """The measurements of an output that is usable, with its problems as warnings: the best verdict is WARN."""
     told = tuple(printable(why, limit=200) for why in problems[:8])
     return [replace(m, warnings=(*m.warnings, *told)) if told else m for m in measurements]
+
+
+def sockets(transport: str | None, context: Context) -> list[Measurement]:
+    """A fault, whatever the numbers: sockets were used, and every node of the test has an RDMA device."""
+    rdma = bool(context.nodes) and all(node.rdma_devices for node in context.nodes) and not context.simulated
+    if not rdma or not (transport or "").startswith("TCP"):
+        return []
+    nodes = Subject(tuple(node.name for node in context.nodes))
+    return [Measurement("transport", printable(transport or "", limit=200), subject=nodes, expected="RDMA")]

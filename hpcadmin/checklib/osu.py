@@ -115,7 +115,7 @@ def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measur
     names = {*program.main, "msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
              "mpi_wait"}
     found = [m for m in reading.measurements if m.name in names]
-    return [*_transport(reading, context), *mpi_text.warned(found, reading.problems)]
+    return [*mpi_text.sockets(reading.transport, context), *mpi_text.warned(found, reading.problems)]
 
 
 def _subject(context: Context) -> Subject:
@@ -146,14 +146,6 @@ def _as_planned(reading: Reading, context: Context, program: Program) -> None:
 def _version(reading: Reading) -> str:
     title = next((note for note in reading.notes if note.startswith("# OSU ")), "")
     return title.rsplit(" v", 1)[-1] if " v" in title else ""
-
-
-def _transport(reading: Reading, context: Context) -> list[Measurement]:
-    """Sockets where every node has an RDMA device are a fault, whatever the numbers."""
-    rdma = bool(context.nodes) and all(node.rdma_devices for node in context.nodes) and not context.simulated
-    if not rdma or not (reading.transport or "").startswith("TCP"):
-        return []
-    return [Measurement("transport", lib.shown(reading.transport or ""), subject=_subject(context), expected="RDMA")]
 
 
 def _runs(found: Sequence[Block]) -> list[Block]:
