@@ -27,6 +27,7 @@ _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Ite
           "Writing JSON")
 # What older versions, and people who paste, have without the # before it.
 _BARE = ("nThread ", "Out of bounds values", "Avg bus bandwidth    ", "(B) ")
+_HEADER = {"size", "count", "type", "time", "cputime", "algbw", "busbw", "#wrong", "error", "bytes", "N"}
 _FIRST_NAMES = {"bytes": "size", "N": "count", "op": "redop", "res": "error"}
 _SHAPES = {13: ("redop", "root"), 12: ("redop",), 11: (), 9: ("redop", "root"), 8: ("redop",), 7: ()}
 
@@ -86,7 +87,7 @@ class Splitter:
         elif _is_header(words):
             self._run(run.table or run.ended).headers.append(_header(words, self._modes, line.raw))
             self._modes = ()
-        elif "(B)" in words and run.headers and not run.rows:
+        elif ("(B)" in words or "(elements)" in words) and run.headers and not run.rows:
             run.headers[-1] = _with_units(run.headers[-1], words)
         elif OUT in words or IN in words:
             self._modes = tuple(w for w in words if w in (OUT, IN))
@@ -179,8 +180,8 @@ def _like_a_row(words: Sequence[str], run: Run) -> bool:
 
 
 def _is_header(words: Sequence[str]) -> bool:
-    told = set(words)
-    return {"size", "count", "busbw"} <= told or {"size", "type", "algbw"} <= told or {"bytes", "N", "busbw"} <= told
+    """Also where a name of it is damaged: then it is refused, and nothing is assumed instead."""
+    return len(_HEADER.intersection(words)) >= 5
 
 
 def _header(words: Sequence[str], told: Sequence[str], raw: str) -> Header:
@@ -196,7 +197,8 @@ def _with_units(header: Header, words: Sequence[str]) -> Header:
     """Units are read by name: what is not (us) and (GB/s) is said, and no value of it is believed."""
     times = sum(1 for n in header.names if n in ("time", "cputime") or (n.startswith("i_") and n != "i_cv%"))
     odd = [w for w in words if w.startswith("(") and w not in ("(B)", "(elements)", "(us)", "(GB/s)", "(%)")]
-    right = words.count("(us)") == times and words.count("(GB/s)") == 2 * len(header.modes) and not odd
+    rates = 2 * len(header.modes)
+    right = not odd and (words.count("(B)"), words.count("(us)"), words.count("(GB/s)")) == (1, times, rates)
     return replace(header, units="ok" if right else f"the units of the table are {shown(' '.join(words))}")
 
 
