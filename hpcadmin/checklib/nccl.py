@@ -196,7 +196,8 @@ def steps_of(context: Context, of: Collective) -> tuple[Step, ...]:
             *(("-n", "5") if context.simulated else ()))
     tasks = tasks_of(context)
     tells = len(context.nodes) > 1 and tasks * len(context.nodes) <= _DEBUG_RANKS and not context.simulated
-    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if tells else {}
+    # To stderr: on stdout a line of NCCL may fall into a row of the table, which is printed in pieces.
+    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": "/dev/stderr"} if tells else {}
     return (Step(argv=argv, role=Role.RANKS, tasks_per_node=tasks, gpus_per_task=1, env=env, timeout_s=300.0),)
 
 
