@@ -50,8 +50,8 @@ def test_ours() -> None:
 
 @pytest.mark.parametrize("simulated", ["", "8xH100"])
 def test_every_step_has_absolute_tools_and_a_time_out(simulated: str) -> None:
-    nodes = tuple(NodeView(n, address="10.0.0.1", hostname=n, gpus=8, rdma_devices=("mlx5_0",), simulated=simulated)
-                  for n in ("n1", "n2"))
+    nodes = tuple(NodeView(n, address="10.0.0.1", hostname=n, gpus=8, rdma_devices=("mlx5_0",), simulated=simulated,
+                           gpu_files=tuple(f"/dev/nvidia{i}" for i in range(8))) for n in ("n1", "n2"))
     for check in load_checks().values():
         few = nodes[:1] if check.scope is Scope.NODE else nodes
         tools = {t: f"/opt/{t}" for t in (*check.needs, *check.builds)}
