@@ -70,7 +70,8 @@ def lint(items: Iterable[Entry | SiteError], checks: Collection[str], today: dat
 
 def _alone(entry: Entry, checks: Collection[str], today: datetime.date) -> Iterator[Finding]:
     record = entry.record
-    wrong = [*_names(record, checks), *_paper(record, today), *_size(record), *_hardware(record)]
+    wrong = [("source", "lacks source", ERROR)] if record.source == entry.file else []
+    wrong += [*_names(record, checks), *_paper(record, today), *_size(record), *_hardware(record)]
     if not (isinstance(record, Limit) and record.simulated):
         wrong += _physics(record)
     for rule, text, level in wrong:
@@ -211,7 +212,7 @@ def _pair(first: Entry, second: Entry) -> Iterator[Finding]:
     if not isinstance(a, Limit) or not isinstance(b, Limit) or not _both_fit(a, b):
         return
     text = f"{shown(b)}: {first.where} says"
-    if specific(a) == specific(b):
+    if specific(a) == specific(b) or (_equally_bound(a, b) and _crossed(a.hardware, b.hardware)):
         if replace(a, source="", date="", versions="") == replace(b, source="", date="", versions=""):
             yield Finding(second.where, "twice", f"{text} the same")
             return
@@ -239,6 +240,13 @@ def _equally_bound(a: Limit, b: Limit) -> bool:
             == (b.size_bytes, b.ranks, b.nodes, b.direction, b.transport.casefold())
             and bool(a.hardware) == bool(b.hardware) and (ceilings.port_gbps(a.hardware) is None)
             == (ceilings.port_gbps(b.hardware) is None))
+
+
+def _crossed(a: str, b: str) -> bool:
+    """Does each pattern mean hardware that the other does not?"""
+    names = [*(g.name for g in ceilings.GPUS), *ceilings.RATES]
+    of_a, of_b = ({n for n in names if is_hardware(p, n)} for p in (a, b))
+    return bool(of_a & of_b and of_a - of_b and of_b - of_a)
 
 
 def _begins(a: str, b: str) -> bool:
