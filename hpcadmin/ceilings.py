@@ -35,6 +35,8 @@ class Gpu:
     port_gbps: float
     host: float = 0.0        # GB/s to the CPU, one way, where it is not PCIe
     beyond: bool = False     # the links reach the GPUs of other nodes
+    sums: bool = False       # the switch between them adds up (NVLS)
+    paired: bool = False     # the links are a bridge between two cards; more than two talk over PCIe
 
     @property
     def pcie_gbs(self) -> float:
@@ -58,17 +60,17 @@ GPUS = (
     Gpu("Tesla V100-PCIE-32GB", "V100", 0, 3, 8, 100),
     Gpu("NVIDIA A100-SXM4-40GB", "A100", _nv(3, 12), 4, 8, 200),
     Gpu("NVIDIA A100-SXM4-80GB", "A100", _nv(3, 12), 4, 8, 200),
-    Gpu("NVIDIA A100 80GB PCIe", "A100", _nv(3, 12), 4, 8, 200),
-    Gpu("NVIDIA A100-PCIE-40GB", "A100", _nv(3, 12), 4, 8, 200),
-    Gpu("NVIDIA H100 80GB HBM3", "H100", _nv(4, 18), 5, 8, 400),
-    Gpu("NVIDIA H100 PCIe", "H100", _nv(4, 12), 5, 8, 400),
-    Gpu("NVIDIA H100 NVL", "H100", _nv(4, 12), 5, 8, 400),
-    Gpu("NVIDIA H200", "H200", _nv(4, 18), 5, 8, 400),
+    Gpu("NVIDIA A100 80GB PCIe", "A100", _nv(3, 12), 4, 8, 200, paired=True),
+    Gpu("NVIDIA A100-PCIE-40GB", "A100", _nv(3, 12), 4, 8, 200, paired=True),
+    Gpu("NVIDIA H100 80GB HBM3", "H100", _nv(4, 18), 5, 8, 400, sums=True),
+    Gpu("NVIDIA H100 PCIe", "H100", _nv(4, 12), 5, 8, 400, paired=True),
+    Gpu("NVIDIA H100 NVL", "H100", _nv(4, 12), 5, 8, 400, paired=True),
+    Gpu("NVIDIA H200", "H200", _nv(4, 18), 5, 8, 400, sums=True),
     Gpu("NVIDIA H200 NVL", "H200", _nv(4, 18), 5, 8, 400),
-    Gpu("NVIDIA B200", "B200", _nv(5, 18), 5, 8, 400),
-    Gpu("NVIDIA B300 SXM6 AC", "B300", _nv(5, 18), 6, 8, 800),
-    Gpu("NVIDIA GB200", "GB200", _nv(5, 18), 5, 4, 400, host=450, beyond=True),
-    Gpu("NVIDIA GB300", "GB300", _nv(5, 18), 6, 4, 800, host=450, beyond=True),
+    Gpu("NVIDIA B200", "B200", _nv(5, 18), 5, 8, 400, sums=True),
+    Gpu("NVIDIA B300 SXM6 AC", "B300", _nv(5, 18), 6, 8, 800, sums=True),
+    Gpu("NVIDIA GB200", "GB200", _nv(5, 18), 5, 4, 400, host=450, beyond=True, sums=True),
+    Gpu("NVIDIA GB300", "GB300", _nv(5, 18), 6, 4, 800, host=450, beyond=True, sums=True),
     Gpu("NVIDIA GH200 480GB", "GH200", _nv(4, 18), 5, 4, 400, host=450, beyond=True),
     Gpu("NVIDIA L40S", "L40S", 0, 4, 8, 400),
     Gpu("AMD Instinct MI250X", "MI250X", 8 * 50.0, 4, 8, 200),
@@ -136,9 +138,16 @@ def _port(unit: str, hardware: str, both: bool) -> Ceiling:
 def _collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> Ceiling:
     """The bus bandwidth that the links allow. A switch that adds up (NVLS, SHARP) takes each byte of an all-reduce
     once, the formula counts it 2(n-1)/n times: that is why an H100 gives 479 over links of 450."""
-    summed = 2.0 if not ranks else 2.0 * max(ranks - 1, 1) / max(ranks, 2)
-    inside = gpu.between * (summed if check in _SUMMED else 1.0)
-    why = f"{gpu.family}: {gpu.between:g} GB/s to other GPUs, one way"
+    apart = not nodes or nodes > 1
+    bridged = gpu.paired and ranks is not None and ranks > 2 * (nodes or 1)
+    between = gpu.pcie_gbs if bridged else gpu.between
+    if check in _SUMMED and gpu.sums:
+        inside = between * (2.0 * _share(ranks) if ranks else 2.0)
+    elif apart and ranks and nodes and not gpu.beyond:       # within each node fewer ranks than the formula counts
+        inside = between * min(2.0, _share(ranks) / _share(max(ranks // nodes, 2)))
+    else:
+        inside = between * (2.0 if apart and not ranks else 1.0)
+    why = f"{gpu.family}: {between:g} GB/s to other GPUs, one way"
     if not nodes or nodes < 2 or gpu.beyond:
         return Ceiling(inside, why)
     outside = gpu.network * _crossing(check, ranks, nodes)
@@ -147,9 +156,13 @@ def _collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> C
     return Ceiling(inside, why)
 
 
+def _share(ranks: int) -> float:
+    return max(ranks - 1, 1) / max(ranks, 2)
+
+
 def _crossing(check: str, ranks: int | None, nodes: int) -> float:
     """How many bytes a second of bus bandwidth one byte a second between nodes allows."""
-    share = 1.0 if not ranks else (ranks - 1) / ranks
+    share = _share(ranks) if ranks else 1.0
     if check in _SUMMED:
         return 2.0 * share
     if check in ("nccl_allgather", "nccl_reducescatter"):
