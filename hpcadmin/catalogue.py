@@ -20,7 +20,7 @@ from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, read_toml
 
 # What a limit may be in: a GB/s never judges a Gb/s, so a unit that no check measures in is a mistake.
-UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C")
+UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C", "MHz", "ms", "msg/s", "Mpps")
 SIZED = ("Gb/s", "GB/s", "MB/s")          # bandwidths say nothing without the message size
 MOST_TOLERANCE = 0.5
 MEASURED, PASS_MARK = "measured", "pass mark"
@@ -184,7 +184,7 @@ class _Lines:
     def __init__(self, file: str) -> None:
         self.file = file
         try:
-            self._lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+            self._lines = Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError:
             self._lines = []
         self._heads: dict[str, list[int]] = {kind: [] for kind in _KEYS}
@@ -196,8 +196,9 @@ class _Lines:
     def where(self, kind: str, number: int, key: str = "") -> str:
         """file:line of the n-th table of this kind, or of the key in it."""
         heads = self._heads[kind]
-        if number > len(heads):
-            return self.file
+        if number > len(heads):                    # limit = [{…}, {…}]
+            inline = [n for n, line in enumerate(self._lines, 1) if line.split("=")[0].strip() == kind and "=" in line]
+            return f"{self.file}:{inline[0]}" if inline else self.file
         head = heads[number - 1]
         for place in range(head + 1, len(self._lines)):
             line = self._lines[place].strip()

@@ -106,7 +106,7 @@ def ceiling(check: str, measurement: str, unit: str, hardware: str = "", *, rank
     if unit not in _PER_BYTE:
         return None
     if check.startswith("nccl_") and measurement in ("busbw", "avg_busbw", "algbw"):
-        found = [_collective(g, check, ranks, nodes) for g in gpus(hardware)]
+        found = [_collective(g, check, ranks, nodes) for g in (gpus(hardware) if hardware else GPUS)]
         best = max(found, key=lambda c: c.value, default=_of_port(check, hardware, ranks, nodes))
         return best and Ceiling(best.value * _PER_BYTE[unit], best.why)
     if check == "host_device_copy":

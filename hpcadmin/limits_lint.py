@@ -9,6 +9,8 @@ import datetime
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 
 from hpcadmin import ceilings
 from hpcadmin.catalogue import MEASURED, SIZED, Entry, Known, is_hardware, specific
@@ -36,12 +38,14 @@ MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
     "ib_write_lat": {**_LAT, "tps_average": ("1/s",)}, "ib_read_lat": _LAT, "ib_send_lat": _LAT, "ib_atomic_lat": _LAT,
     "mpi_pingpong": {"latency": ("us",), "latency_median": ("us",), "bandwidth": ("MB/s",),
                      "bandwidth_median": ("MB/s",)},
+    "nvidia_smi": {"temperature": ("C",), "power": ("W",), "clock": ("MHz",)},
     "mpi_hello": {"clock_offset": ("s",)},
     "node_ready": {"clock_offset": ("s",), "shared_free": ("MiB",), "tmp_free": ("MiB",), "uptime": ("s",)},
     "host_device_copy": {"to_device": ("GB/s",), "to_host": ("GB/s",), "bandwidth": ("GB/s",)},
     "peer_copy": {"bandwidth": ("GB/s",)},
+    "gpu_binding": {}, "leaf_allocation": {},        # what they tell is equal to what is expected, or not
 }
-_SIZELESS = ("clock_offset", "uptime", "avg_busbw", "avg_latency", "min_latency", "max_latency")
+_SIZELESS = ("clock_offset", "uptime", "avg_busbw")
 _NO_SOURCE = re.compile(r"\s*(?:todo|fixme|tbd|none|unknown|n/?a|guess(?:ed)?|xxx|me|\W*)\s*", re.IGNORECASE)
 
 
@@ -65,7 +69,12 @@ def lint(items: Iterable[Entry | SiteError], checks: Collection[str], today: dat
             findings += _alone(item, checks, today)
     findings += _against_known(entries, known)
     findings += _against_each_other(entries)
-    return findings
+    return sorted(findings, key=_place)
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    file, _, line = finding.where.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (finding.where, 0)
 
 
 def _alone(entry: Entry, checks: Collection[str], today: datetime.date) -> Iterator[Finding]:
@@ -94,8 +103,9 @@ def _names(record: Limit | Known, checks: Collection[str]) -> Wrong:
     names = measures(record.check)
     if names is None:
         return
+    known = ", ".join(sorted(names)) or "nothing that a limit could judge"
     if record.measurement not in names:
-        yield "measurement", f"{record.check} measures no {record.measurement!r}, but {', '.join(sorted(names))}", ERROR
+        yield "measurement", f"{record.check} measures no {record.measurement!r}, but {known}", ERROR
     elif record.unit not in names[record.measurement]:
         right = " or ".join(names[record.measurement])
         yield "unit", f"{record.check} gives {record.measurement} in {right}, never in {record.unit}", ERROR
@@ -118,7 +128,7 @@ def _paper(record: Limit | Known, today: datetime.date) -> Wrong:
 def _size(record: Limit | Known) -> Wrong:
     if isinstance(record, Known) or record.simulated or record.size_bytes is not None:
         return
-    if record.unit in (*SIZED, "us") and record.measurement not in _SIZELESS:
+    if record.unit in (*SIZED, "us", "ms", "msg/s", "Mpps") and record.measurement not in _SIZELESS and "barrier" not in record.check:
         yield "size", f"{record.measurement} depends on the message size, and none is given", ERROR
 
 
@@ -203,28 +213,27 @@ def _against_each_other(entries: Sequence[Entry]) -> Iterator[Finding]:
                               []).append(entry)
     for group in groups.values():
         for place, entry in enumerate(group):
-            for earlier in group[:place]:
-                yield from _pair(earlier, entry)
+            found = (finding for earlier in group[:place] for finding in _pair(earlier, entry))
+            yield from islice(found, 1)          # a table copied a thousand times is one mistake, not a million
 
 
 def _pair(first: Entry, second: Entry) -> Iterator[Finding]:
+    """The worst thing first."""
     a, b = first.record, second.record
     if not isinstance(a, Limit) or not isinstance(b, Limit) or not _both_fit(a, b):
         return
     text = f"{shown(b)}: {first.where} says"
-    if specific(a) == specific(b) or (_equally_bound(a, b) and _crossed(a.hardware, b.hardware)):
-        if replace(a, source="", date="", versions="") == replace(b, source="", date="", versions=""):
-            yield Finding(second.where, "twice", f"{text} the same")
-            return
-        yield Finding(second.where, "ambiguous", f"{text} {a.text()}, here {b.text()}; which one is meant?")
-    for low, high in ((a, b), (b, a)):
-        if low.min is not None and high.max is not None and low.min > high.max:
-            yield Finding(second.where, "contradiction", f"{text} {a.text()}, here {b.text()}: both cannot be")
-            return
+    if replace(a, source="", date="", versions="") == replace(b, source="", date="", versions=""):
+        yield Finding(second.where, "twice", f"{text} the same")
+        return
+    both = f"{text} {a.text()}, here {b.text()}"
+    if any(low.min is not None and high.max is not None and low.min > high.max for low, high in ((a, b), (b, a))):
+        yield Finding(second.where, "contradiction", f"{both}: both cannot be")
     for x, y in ((a.min, b.min), (a.max, b.max)):
         if x and y and max(x, y) > FACTOR * min(x, y) and _equally_bound(a, b):
-            yield Finding(second.where, "contradiction",
-                          f"{text} {a.text()}, here {b.text()}: {max(x, y) / min(x, y):.1f} times as much")
+            yield Finding(second.where, "contradiction", f"{both}: {max(x, y) / min(x, y):.1f} times as much")
+    if specific(a) == specific(b) or (_equally_bound(a, b) and _crossed(a.hardware, b.hardware)):
+        yield Finding(second.where, "ambiguous", f"{both}; which one is meant?")
 
 
 def _both_fit(a: Limit, b: Limit) -> bool:
@@ -253,6 +262,7 @@ def _begins(a: str, b: str) -> bool:
     return a.startswith(b) or b.startswith(a)
 
 
+@lru_cache(maxsize=4096)
 def overlap(a: str, b: str) -> bool:
     """Is there hardware that both patterns mean? Asked of the names that are known, and of what the patterns spell."""
     if not a or not b or a.casefold() == b.casefold():
