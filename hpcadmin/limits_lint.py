@@ -45,6 +45,7 @@ MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
     "peer_copy": {"bandwidth": ("GB/s",)},
     "gpu_binding": {}, "leaf_allocation": {},        # what they tell is equal to what is expected, or not
 }
+_SIZED = (*SIZED, "us", "ms", "msg/s", "Mpps")
 _SIZELESS = ("clock_offset", "uptime", "avg_busbw")
 _NO_SOURCE = re.compile(r"\s*(?:todo|fixme|tbd|none|unknown|n/?a|guess(?:ed)?|xxx|me|\W*)\s*", re.IGNORECASE)
 
@@ -128,7 +129,7 @@ def _paper(record: Limit | Known, today: datetime.date) -> Wrong:
 def _size(record: Limit | Known) -> Wrong:
     if isinstance(record, Known) or record.simulated or record.size_bytes is not None:
         return
-    if record.unit in (*SIZED, "us", "ms", "msg/s", "Mpps") and record.measurement not in _SIZELESS and "barrier" not in record.check:
+    if record.unit in _SIZED and record.measurement not in _SIZELESS and "barrier" not in record.check:
         yield "size", f"{record.measurement} depends on the message size, and none is given", ERROR
 
 
