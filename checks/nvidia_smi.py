@@ -2,7 +2,8 @@
 
 Asked of each node: `nvidia-smi -q -x`, `nvidia-smi nvlink -s` and `nvlink -e`. Measured:
 - `gpus` (count) and `gpu_model`, expected as in the inventory; `driver`; a missing or strange GPU as `gpu`;
-- memory: `ecc_uncorrectable` since the driver was loaded (expected 0), `row_remap_pending`, `row_remap_failure`,
+- memory: `ecc_uncorrectable` since the driver was loaded (expected 0), `ecc_uncorrectable_ever` (a warning),
+  `row_remap_pending`, `row_remap_failure`,
   `page_retirement_pending` (No), `banks_without_spares` (none), retired pages (`pages_single`, `pages_double`: a
   warning, from 60 on a failure) and `rows_uncorrectable` (a warning), repairs that wait for a reset;
 - clocks: `hw_slowdown`, `hw_thermal_slowdown`, `hw_power_brake`, `sw_thermal_slowdown` (Not Active), `sw_power_cap` (a
@@ -66,8 +67,10 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         raise ParseError(f"{answer.attached} GPUs are attached, but {len(answer.gpus)} are described")
     if not answer.gpus:
         raise ParseError("no GPU is described")
-    links = [m for o in outputs[1:] for m in _links(o, answer, node)]
-    return mpi_text.warned(_measured(answer, node, links), answer.problems)
+    silent = [o for o in outputs[1:] if _silent(o, answer)]
+    links = [m for o in outputs[1:] if o not in silent for m in _links(o, answer, node)]
+    said = ["nvidia-smi nvlink told nothing: whether there are NVLinks is unknown"] if silent else []
+    return mpi_text.warned(_measured(answer, node, links), [*answer.problems, *said])
 
 
 def _node(context: Context, name: str = "") -> NodeView:
@@ -89,13 +92,19 @@ def _measured(answer: nvidia.Answer, node: NodeView, links: Sequence[Measurement
             *nvidia_facts.extremes(answer, where)]
 
 
+def _silent(output: Output, answer: nvidia.Answer) -> bool:
+    """It ended well without a word, as it may for cards that have no NVLink."""
+    ended = output.exit_status == 0 and not output.timed_out and not output.truncated
+    return ended and not output.text.strip() and not any(nvidia_links.board(gpu.model) for gpu in answer.gpus)
+
+
 def _links(output: Output, answer: nvidia.Answer, node: NodeView) -> list[Measurement]:
     """Of one output of `nvlink`. ParseError where it is not whole; a GPU without NVLink may end it with a status."""
     gpus, strange = nvidia_links.read(output.text)
     without = bool(gpus) and all(gpu.without or not (gpu.rates or gpu.counts) for gpu in gpus)
     told = nvidia_links.problems(gpus, strange)
     if without and not output.timed_out and not output.truncated and output.exit_status is not None:
-        told = [] if all(gpu.without for gpu in gpus) else told
+        told = told if output.exit_status == 0 or not all(gpu.without for gpu in gpus) else []
     else:
         lib.whole(output)
     here = {gpu.uuid for gpu in answer.gpus}

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hpcadmin.check import Context, Output
 from hpcadmin.errors import LabError
 from hpcadmin.lab import hardware
 from hpcadmin.lab.hardware_pci import pci_nodes, relation
 from hpcadmin.lab.hardware_profile import id_list, id_mask
+from hpcadmin.registry import load_checks
 
 pytestmark = [pytest.mark.deep, pytest.mark.skipif(not shutil.which("cc") or not shutil.which("mpicc"), reason=
                                                    "the stand-ins need cc and mpicc (apt install gcc libopenmpi-dev)")]
@@ -229,6 +231,26 @@ def test_faults_reach_sysfs_and_heal(trees, tmp_path):
 
 
 # --- nvidia-smi
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_check_passes_what_every_profile_tells(trees, tmp_path, name):
+    """All three commands, as the check reads them: only lanes are not as they should be, where some lack."""
+    ask = Tool(trees / name, tmp_path)
+    if ask("nvidia-smi", "-L").returncode:
+        return
+    outputs = [Output(ask("nvidia-smi", *words).stdout, step=" ".join(words))
+               for words in (("-q", "-x"), ("nvlink", "-s"), ("nvlink", "-e"))]
+    found = load_checks()["nvidia_smi"].parse(outputs, Context())
+    assert [m.name for m in found if m.expected not in (None, m.value)] == ["pcie_width"] * (name == "8xH100-narrow")
+    assert {m.name for m in found if m.warnings} <= {"pcie_width"}
+    plain = load_checks()["nvidia_smi"].read(ask("nvidia-smi", "-q").stdout, Context())
+    assert plain.sound
+    assert {(m.name, m.value) for m in plain.measurements} >= {
+        (m.name, m.value) for m in found if not m.name.startswith("nvlink")}
+    table = load_checks()["nvidia_smi"].read(ask("nvidia-smi").stdout, Context())
+    assert table.sound
+    assert table.measurements[0].value == found[0].value
+
 
 def test_list_of_gpus(tool):
     done = tool("nvidia-smi", "-L")

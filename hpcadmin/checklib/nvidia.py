@@ -47,12 +47,13 @@ class Gpu:
     def uuid(self) -> str:
         return self.fact("uuid") or ""
 
-    @property
-    def uncorrectable(self) -> int | str | None:
-        """The uncorrectable errors since the driver was loaded; a word where one is no number; None: not told."""
-        counts = [v for place, v in self.told.items() if UNCORRECTABLE.match(place) and v not in NOT_TOLD]
+    def uncorrectable(self, when: str = "volatile") -> int | str | None:
+        """The uncorrectable errors since the driver was loaded (or "aggregate": since ever); a word where one is no
+        number; None: not told."""
+        counts = [value for place, value in self.told.items()
+                  if (match := UNCORRECTABLE.match(place)) and match[1] == when and value not in NOT_TOLD]
         strange = [v for v in counts if not re.fullmatch("[0-9]{1,18}", v)]
-        return strange[0] if strange else sum(map(int, counts)) if counts else None
+        return (strange[0] or "nothing") if strange else sum(map(int, counts)) if counts else None
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ def troubles(text: str) -> list[Trouble]:
     """The lines around an answer that tell of a lost GPU or driver."""
     found = []
     for line in lines_of(text[:MAX_BYTES]):
+        line = line.rpartition(">")[2] if line.startswith("<") else line  # noqa: PLW2901
         handle = _HANDLE.search(line)
         if handle:
             said = printable(handle[3] or "no handle", limit=160).rstrip(". ")
             found.append(Trouble(same_pci(handle[2]), int(handle[1]) if handle[1] else None, said))
-        elif line[:1] not in ("<", "|") and any(word in line.lower() for word in _BROKEN) \
+        elif not line.startswith("|") and any(word in line.lower() for word in _BROKEN) \
                 and not re.match(r"[\w .-]{1,41} : ", line):
             found.append(Trouble("", None, printable(line, limit=160)))
     return found
@@ -154,10 +156,11 @@ def checked(driver: str, attached: int, gpus: tuple[Gpu, ...]) -> Answer:
         if without and (len(without) < len(gpus) or major >= NEEDED.get(name, 10_000)):
             them = ", ".join(f"GPU {n}" for n in without[:8])
             problems.append(f"the answer does not tell {name} of {them}")
-    counts: dict[str, set[int]] = {}
-    for gpu in gpus:
-        counts.setdefault(gpu.model, set()).add(sum(1 for place in gpu.told if UNCORRECTABLE.match(place)))
-    whole = all(len(found) == 1 and 0 not in found for found in counts.values())
-    if not whole and not all("ecc_errors" in gpu.told for gpu in gpus):
-        problems.append("the counts of uncorrectable errors are not there of every GPU")
+    counted = [{(*match[0].partition(match[1])[::2], match[1]) for place in gpu.told
+                if (match := UNCORRECTABLE.match(place))} for gpu in gpus]
+    for number, (gpu, kinds) in enumerate(zip(gpus, counted, strict=True)):
+        halves = [{k[:2] for k in kinds if k[2] == when} for when in ("volatile", "aggregate")]
+        alike = all(other == kinds for it, other in zip(gpus, counted, strict=True) if it.model == gpu.model)
+        if (not kinds or halves[0] != halves[1] or not alike) and gpu.told.get("ecc_errors") not in NOT_TOLD:
+            problems.append(f"counts of uncorrectable errors of GPU {number} are missing")
     return Answer(driver, attached, gpus, tuple(problems))

@@ -12,6 +12,8 @@ from hpcadmin.checklib.nvidia import Answer, Gpu
 from hpcadmin.checklib.nvidia_places import EXPECTED
 
 _NUMBER = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,6})?) ?([A-Za-z%()]{0,8})\Z")
+_UNITS = {"temperature": "C", "slowdown_at": "C", "heat_margin": "C", "slowdown_margin": "C", "power": "W",
+          "power_limit": "W", "power_default": "W", "clock": "MHz", "clock_most": "MHz"}
 MOST_PAGES = 60     # retired pages that a board may have before it is to be exchanged
 
 
@@ -101,11 +103,17 @@ def _modes(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
 
 
 def _memory(gpu: Gpu, _alike: Sequence[Gpu]) -> Iterator[Measurement]:
-    errors = gpu.uncorrectable
+    errors = gpu.uncorrectable()
     if errors is None and gpu.fact("ecc_mode") == "Enabled":
         errors = "N/A"
     if errors is not None:
         yield Measurement("ecc_uncorrectable", errors, expected=0)
+    ever = gpu.uncorrectable("aggregate")
+    if isinstance(ever, str):
+        yield Measurement("ecc_uncorrectable_ever", ever, expected="a count")
+    elif ever is not None:
+        yield Measurement("ecc_uncorrectable_ever", ever, expected=ever,
+                          warnings=(f"{ever} uncorrectable ECC errors so far",) if ever else ())
     for name, worst in (("pages_single", MOST_PAGES), ("pages_double", MOST_PAGES), ("rows_uncorrectable", None)):
         value = gpu.fact(name)
         if value in (None, "", "N/A"):
@@ -114,7 +122,7 @@ def _memory(gpu: Gpu, _alike: Sequence[Gpu]) -> Iterator[Measurement]:
         if count is None or count < 0 or count != int(count):
             yield Measurement(name, value or "", expected="a count")
         elif worst and count >= worst:
-            yield Measurement(name, int(count), expected=f"fewer than {worst}")
+            yield Measurement(name, f"{count:g}", expected=f"fewer than {worst}")
         else:
             said = (f"{name} {int(count)}",) if count else ()
             yield Measurement(name, int(count), expected=int(count), warnings=said)
@@ -153,9 +161,9 @@ def _rests(gpu: Gpu, alike: Sequence[Gpu]) -> bool:
 def _heat(gpu: Gpu, _alike: Sequence[Gpu]) -> Iterator[Measurement]:
     heat, at = number(gpu.fact("temperature"), "C"), number(gpu.fact("slowdown_at"), "C")
     margin, least = number(gpu.fact("heat_margin"), "C"), number(gpu.fact("slowdown_margin"), "C")
-    for name, unit in (("temperature", "C"), ("power", "W"), ("power_limit", "W"), ("clock", "MHz")):
+    for name, unit in _UNITS.items():
         value, told = number(gpu.fact(name), unit), gpu.fact(name)
-        if told not in (None, "", "N/A") and (value is None or value < 0):
+        if told not in (None, "", "N/A") and (value is None or (value < 0 and not name.endswith("margin"))):
             yield Measurement(name, told or "", unit, expected="a number")
     if heat is not None:
         hot = f"{heat:g} C, slows down at {at:g} C" if at and heat >= at else \

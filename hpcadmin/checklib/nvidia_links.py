@@ -39,6 +39,11 @@ class Links:
         return sum(1 for rate in self.rates.values() if rate)
 
 
+def board(model: str) -> int:
+    """How many NVLinks a GPU of this model always has; 0: of a card, or unknown."""
+    return next((count for pattern, count in _BOARDS if pattern.search(model)), 0)
+
+
 def is_links(text: str) -> bool:
     return ("Link 0:" in text and bool(re.search(r"(?m)^\s{0,40}GPU \d{1,3}: ", text))) or any(
         word in text.lower() for word in _NONE)
@@ -81,7 +86,7 @@ def problems(gpus: Sequence[Links], strange: Sequence[str]) -> list[str]:
     found += [] if gpus else ["no GPU is named"]
     for gpu in gpus:
         numbers = sorted(gpu.rates or {link for link, _ in gpu.counts})
-        if not numbers and not gpu.without:
+        if not numbers and not gpu.without and board(gpu.model):
             found.append(f"nothing is told of the NVLinks of GPU {gpu.index}")
         if numbers != list(range(len(numbers))):
             found.append(f"links of GPU {gpu.index} are missing: only {', '.join(map(str, numbers))} are told")
@@ -102,11 +107,11 @@ def measurements(gpus: Sequence[Links], node: NodeView) -> list[Measurement]:
         subject = Subject((node.name,) if node.name else (), f"GPU {index}")
         alike = [other for other in gpus if other.model == gpu.model]
         if gpu.rates or (gpu.without and not gpu.counts):
-            board = next((count for pattern, count in _BOARDS if pattern.search(gpu.model)), 0)
+            least = board(gpu.model)
             best = max(other.up for other in alike)
-            said = (f"{gpu.up} NVLinks are up where {best} could be",) if not board and gpu.up < best else ()
-            found.append(Measurement("nvlinks", gpu.up, subject=subject, expected=gpu.up if said else max(board, best),
-                                     warnings=said))
+            said = (f"{gpu.up} NVLinks are up where {best} could be",) if not least and gpu.up < best else ()
+            found.append(Measurement("nvlinks", gpu.up, subject=subject, warnings=said,
+                                     expected=gpu.up if said else max(least, best)))
         rates = {rate for rate in gpu.rates.values() if rate}
         if rates:
             fastest = max(rate or 0.0 for other in alike for rate in other.rates.values())

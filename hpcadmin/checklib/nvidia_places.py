@@ -89,5 +89,5 @@ NEEDED = {
     "fabric_state": 535, "fabric_status": 535,
 }
 SKIPPED = ("processes", "accounted_processes", "mig_devices", "mig_device", "supported_clocks", "capabilities")
-UNCORRECTABLE = re.compile(r"ecc_errors/volatile/(?:(?:[a-z0-9_]{0,40}_)?uncorrectable(?:_parity|_secded|_sec_ded)?|"
-                           r"double_bit/total)\Z")
+UNCORRECTABLE = re.compile(r"ecc_errors/(volatile|aggregate)/(?:(?:[a-z0-9_]{0,40}_)?uncorrectable(?:_parity|_secded|"
+                           r"_sec_ded)?|double_bit/total)\Z")
