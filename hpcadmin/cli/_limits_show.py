@@ -97,7 +97,8 @@ def _title(curve: dict[str, Any]) -> str:
 
 
 def _row(point: dict[str, Any], curve: dict[str, Any]) -> list[str]:
-    size = "not told" if point["size_bytes"] is None else byte_size(point["size_bytes"])
+    unknown = "not told" if point["measured"] or point["pass_marks"] else "any"
+    size = unknown if point["size_bytes"] is None else byte_size(point["size_bytes"])
     top = curve["ceiling"]
     best = max(point["measured"], default=0)
     bar = "#" * max(1, round(_BAR * best / top)) if top and best else ""
