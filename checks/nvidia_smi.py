@@ -55,8 +55,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         raise ParseError(f"{len(outputs)} outputs where {len(ASKED)} must be: -q -x, nvlink -s and nvlink -e")
     output = outputs[0]
     node = _node(context, output.node)
-    ended = not output.timed_out and not output.truncated and output.exit_status is not None
-    lost = nvidia.troubles(output.text) if ended else []
+    ended = all(not o.timed_out and not o.truncated and o.exit_status is not None for o in outputs)
+    lost = list(dict.fromkeys(t for o in outputs for t in nvidia.troubles(o.text))) if ended else []
     if lost and node.gpus:
         found = [_trouble(t, node) for t in lost]
         return found + _rest(output.text, node, {m.subject for m in found})

@@ -208,6 +208,59 @@ def test_noise_and_bytes() -> None:
             is not Status.PASS
 
 
+@cache
+def shown(ending: str) -> str:
+    return (sample().path.parent / f"h100{ending}").read_text()
+
+
+def good(text: str) -> bool:
+    """Whether it is read as sound and with nothing that is not as it should be."""
+    assert CHECK.read
+    found = CHECK.read(text, Context())
+    return found.sound and not any(m.warnings or m.expected not in (None, m.value) for m in found.measurements)
+
+
+@pytest.mark.parametrize("ending", [".q", ".table"])
+def test_texts_for_people_that_are_cut_doubled_or_mixed(ending: str) -> None:
+    text = shown(ending)
+    assert good(text)
+    assert good(text.replace("\n", "\r\n"))
+    lines = text.splitlines(keepends=True)
+    last = max(n for n, line in enumerate(lines) if re.match(r" +Processes|\| Processes:", line))
+    assert not [n for n in range(0, last, 1 if ending == ".table" else 7) if good("".join(lines[:n]))]
+    assert not good(text + text)
+    rows = [n for n, line in enumerate(lines) if re.match(r"GPU 0000|\|   \d  NVIDIA", line)]
+    assert not [n for n in rows[:-1] if good("".join(lines[:n] + lines[n + rows[1] - rows[0]:]))]
+    assert not [n for n in rows if good("".join(lines[:n] + lines[n + 1:]))]
+    assert not [e for e in ERRORS if good(e + text) or good(text + e)]
+
+
+def test_values_of_q_that_are_none() -> None:
+    lines = shown(".q").splitlines(keepends=True)
+    start = next(n for n, line in enumerate(lines) if line.startswith("GPU 00000000:52"))
+    names = ("Persistence Mode", "HW Slowdown", "HW Thermal Slowdown", "Remapping Failure Occurred",
+             "DRAM Uncorrectable", "GPU Current Temp", "Current Power Limit", "Status", "Reset Required",
+             "SW Thermal Slowdown")
+    passed = []
+    for name in names:
+        n = next(k for k in range(start, len(lines)) if lines[k].strip().startswith(f"{name} "))
+        passed += [(name, "dropped")] if good("".join(lines[:n] + lines[n + 1:])) else []
+        for word in WORDS:
+            text = "".join([*lines[:n], f"{lines[n].partition(':')[0]}: {word}\n", *lines[n + 1:]])
+            passed += [(name, word)] if good(text) else []
+    assert not passed
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("|                    0 |", "|                 ERR! |"), ("|                    0 |", "|                    2 |"),
+    (" P0 ", " ERR! "), ("700W", "ERR!"), ("28C", "ERR!"), ("  On  |", " ERR! |"), ("NVIDIA H100 80GB HBM3", "")])
+def test_cells_of_the_table(old: str, new: str) -> None:
+    text = re.sub(r"\b\d\dC\b", "28C", shown(".table"))
+    assert old in text
+    assert good(text)
+    assert not good(text.replace(old, new, 1))
+
+
 @pytest.mark.parametrize("text", [*ERRORS, "", "GPU 0: NVIDIA H100\n", "<nvidia_smi_log></nvidia_smi_log>\n"])
 def test_complaints_are_quoted_and_never_sound(text: str) -> None:
     reading = CHECK.read(text, Context()) if CHECK.read else None

@@ -75,14 +75,17 @@ def read_table(text: str) -> Answer:
         raise ParseError(f"{len(heads)} tables of nvidia-smi where 1 must be")
     gpus: list[Gpu] = []
     problems: list[str] = []
-    closed = rows = 0
+    closed = rows = seconds = 0
+    indices: list[int] = []
     for n, line in enumerate(lines):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| Processes:"):
             closed += 1
+        seconds += not closed and len(cells) == 3 and bool(_SECOND.match(cells[0]))
         if closed or len(cells) != 3 or not re.match(r"\d+ +\S", cells[0]):
             continue
         rows += 1
+        indices.append(int(cells[0].split()[0][:6]))
         below = [cell.strip() for cell in lines[n + 1].strip("|").split("|")] if n + 1 < len(lines) else []
         gpu = _of_row(cells, below)
         if gpu is None:
@@ -93,6 +96,10 @@ def read_table(text: str) -> Answer:
                      if "ERR!" in row or "Unknown" in row]
     if closed != 1:
         problems.append("the table has no list of processes at its end: it may be cut")
+    if seconds != rows:
+        problems.append(f"{rows} GPUs have {seconds} second lines")
+    if indices != list(range(rows)):
+        problems.append(f"the table has GPUs {', '.join(map(str, indices[:32]))}: others are missing")
     if not rows:
         problems.append("the table has no GPU")
     if len({gpu.pci for gpu in gpus}) != len(gpus):
