@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from statistics import median, median_low
 
 from hpcadmin import checklib as lib
-from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Role, Scope, Step, Subject
+from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Reading, Role, Scope, Step, Subject
+from hpcadmin.checklib import mpi_text
 
 HEAD = "# hpcadmin mpi_hello 1"
 FIELDS = {"node", "host", "processor", "procid", "pid", "cpus", "clock"}
@@ -26,14 +27,33 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    output = lib.require(outputs, count=1)[0]
-    lines = lib.lines_of(output.text)
-    lib.no_fatal_lines(lines)
+    reading = read(lib.require(outputs, count=1)[0].text, context)
+    if not reading.usable:
+        raise ParseError("; ".join(reading.problems[:3]))
+    return mpi_text.warned(reading.measurements, reading.problems)
+
+
+def read(text: str, context: Context) -> Reading:
+    lines = mpi_text.untagged(lib.lines_of(text))
+    around = mpi_text.look(lines)
     heads = lines.count(HEAD)
-    if heads > 1:
-        raise ParseError(f"{heads} programs answered where one must", hint="the ranks did not find each other: wrong "
-                         "srun --mpi=, or an MPI without Slurm's PMI")
-    ranks = _ranks(lines)
+    try:
+        if heads > 1:
+            raise ParseError(f"{heads} programs answered where one must", hint="the ranks did not find each other: "
+                             "wrong srun --mpi=, or an MPI without Slurm's PMI")
+        ranks = _ranks(lines)
+        found = _measurements(lines, ranks, context)
+    except ParseError as exc:
+        return Reading(problems=(*around.faults, str(exc), *around.doubts), notes=around.notes, runs=max(1, heads),
+                       hosts=around.hosts or len(around.named) or None)
+    names = tuple(dict.fromkeys(rank["host"] for rank in ranks))
+    wrong = sum(m.value == "wrong" for m in found)
+    return Reading(measurements=tuple(found), problems=(*around.faults, *around.doubts), usable=not around.faults,
+                   notes=around.notes, validated=True, wrong_values=wrong, ranks=len(ranks), hosts=len(names),
+                   host_names=names, transport=around.transport)
+
+
+def _measurements(lines: Sequence[str], ranks: Sequence[dict[str, str]], context: Context) -> list[Measurement]:
     answers = {what: _only(lines, f"# {what} ") for what in ("ring", "sum")}
     for what, answer in answers.items():
         if answer not in ("right", "wrong"):
@@ -114,5 +134,6 @@ def _clocks(by_node: dict[str, list[dict[str, str]]]) -> list[Measurement]:
 
 CHECK = Check(
     name="mpi_hello", title="Every MPI rank answers from its node", scope=Scope.GROUP,
-    builds=("mpi_hello",), params={"tasks_per_node": 1}, steps=steps, parse=parse, seconds=2.0, doc=__doc__ or "",
+    builds=("mpi_hello",), params={"tasks_per_node": 1}, steps=steps, parse=parse, read=read,
+    seconds=2.0, doc=__doc__ or "",
 )

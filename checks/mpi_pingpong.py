@@ -13,7 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpcadmin import checklib as lib
-from hpcadmin.check import Check, Context, Direction, Measurement, Output, ParseError, Role, Scope, Step, Subject
+from hpcadmin.check import (
+    Check,
+    Context,
+    Direction,
+    Measurement,
+    Output,
+    ParseError,
+    Reading,
+    Role,
+    Scope,
+    Step,
+    Subject,
+)
+from hpcadmin.checklib import mpi_text
 
 HEAD = "# hpcadmin mpi_pingpong 1"
 COLUMNS = "# bytes samples latency_us latency_median_us bandwidth_MB/s bandwidth_median_MB/s"
@@ -28,21 +41,48 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    pair = Subject(tuple(n.name for n in context.nodes))
-    changed = [line for o in outputs for line in lib.lines_of(o.text) if line.startswith(CHANGED)]
+    changed = [m for o in outputs for m in _changed(lib.lines_of(o.text), context)]
     if changed:
-        return [Measurement("data", changed[0][len(CHANGED):], subject=pair, expected="intact")]
-    lines = lib.lines_of(lib.require(outputs, count=1)[0].text)
-    lib.no_fatal_lines(lines)
-    rows = _table(lines)
-    hosts = [_host(lines, rank, context) for rank in (0, 1)]
-    if context.nodes and sorted(hosts) != sorted(pair.nodes):
-        raise ParseError(f"ran on {' and '.join(hosts)}, not on {' and '.join(pair.nodes)}")
-    pair = pair if context.nodes else Subject(tuple(hosts))
+        return changed[:1]
+    reading = read(lib.require(outputs, count=1)[0].text, context)
+    if not reading.usable:
+        raise ParseError("; ".join(reading.problems[:3]))
     limit = context.params.get("max_bytes")
-    if limit is not None and rows[-1][0] != int(limit):
-        raise ParseError(f"the largest message has {rows[-1][0]} bytes, {limit} were asked for")
-    return _measurements(rows, pair, context, lines)
+    largest = max(m.size_bytes or 0 for m in reading.measurements)
+    if limit is not None and largest != int(limit):
+        raise ParseError(f"the largest message has {largest} bytes, {limit} were asked for")
+    return [*mpi_text.sockets(reading.transport, context),
+            *mpi_text.warned(reading.measurements, reading.problems)]
+
+
+def read(text: str, context: Context) -> Reading:
+    lines = mpi_text.untagged(lib.lines_of(text))
+    around = mpi_text.look(lines)
+    changed = _changed(lines, context)
+    heads = max(1, lines.count(HEAD))
+    try:
+        if changed:
+            raise ParseError(str(changed[0].value))
+        rows = _table(lines)
+        hosts = [_host(lines, rank, context) for rank in (0, 1)]
+        pair = tuple(n.name for n in context.nodes)
+        if pair and sorted(hosts) != sorted(pair):
+            raise ParseError(f"ran on {' and '.join(hosts)}, not on {' and '.join(pair)}")
+    except ParseError as exc:
+        return Reading(measurements=tuple(changed), problems=(*around.faults, str(exc), *around.doubts),
+                       notes=around.notes, validated=True if changed else None,
+                       wrong_values=len(changed) if changed else None, runs=heads)
+    found = _measurements(rows, Subject(pair or tuple(hosts)), context, lines)
+    return Reading(measurements=tuple(found), problems=(*around.faults, *around.doubts), usable=not around.faults,
+                   notes=around.notes, validated=True, wrong_values=0, ranks=2, hosts=len(set(hosts)),
+                   host_names=tuple(hosts), transport=around.transport)
+
+
+def _changed(lines: Sequence[str], context: Context) -> list[Measurement]:
+    """What the program says of data that came back changed."""
+    pair = Subject(tuple(n.name for n in context.nodes))
+    return [Measurement("data", lib.shown(line[len(CHANGED):]), subject=pair, expected="intact")
+            for line in lines if line.startswith(CHANGED)][:1]
 
 
 def _table(lines: Sequence[str]) -> list[tuple[int, float, float, float, float]]:
@@ -103,6 +143,6 @@ def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: 
 
 CHECK = Check(
     name="mpi_pingpong", title="MPI latency and bandwidth between two nodes", scope=Scope.PAIR,
-    builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8}, steps=steps, parse=parse, seconds=1.5,
-    doc=__doc__ or "",
+    builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8}, steps=steps, parse=parse,
+    read=read, seconds=1.5, doc=__doc__ or "",
 )

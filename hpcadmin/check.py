@@ -15,7 +15,7 @@ from hpcadmin.errors import ParseError
 
 __all__ = [
     "Check", "Context", "Direction", "Impact", "JobRequest", "Limit", "Measurement", "NodeView", "Output", "ParseError",
-    "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+    "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
 ]
 
 Value = Union[float, int, str]
@@ -220,9 +220,43 @@ class Measurement:
     rail: str = ""
     binding: str = ""
     transport: str = ""
+    mode: str = ""                   # "in-place", "out-of-place"; which of several columns
+    run: int | None = None           # which of several runs in one text, from 1
     expected: Value | None = None
     key: bool = True                 # False: kept and shown, but needs no limit (a curve's other points, a version)
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that one output of a tool tells, read by itself or with the context of its run.
+
+    measurements: every value that stands there and may be believed, also where the output is not sound; never a value
+    that was made up, and none of a row that is cut or contradicts itself.
+    problems: each reason why the output is not whole, not sound or not what was asked for, one sentence with the words
+    of the output; () is sound. usable: the values shown are whole and agree with each other although there are
+    problems: then these are kept as warnings, and the best verdict is WARN.
+    notes: worth saying, no fault ("2^20 bytes a MB").
+    validated: whether the tool checked its data; None where it never does. wrong_values: how many it found wrong.
+    ranks, hosts (how many), transport ("IB …", "RoCE …", "TCP …", "SHM …"): as the output proves them, None where it
+    does not. runs: tables of one tool in the text.
+    """
+
+    measurements: tuple[Measurement, ...] = ()
+    problems: tuple[str, ...] = ()
+    usable: bool = False
+    notes: tuple[str, ...] = ()
+    validated: bool | None = None
+    wrong_values: int | None = None
+    ranks: int | None = None
+    hosts: int | None = None
+    host_names: tuple[str, ...] = ()
+    transport: str | None = None
+    runs: int = 1
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
 
 
 @dataclass(frozen=True)
@@ -244,6 +278,8 @@ class Limit:
     source: str = ""
     date: str = ""
     site: bool = False               # of the site's own file: wins over the catalogue's
+    transport: str = ""              # how the transport must begin ("IB", "RoCE", "EFA"); "" = any
+    versions: str = ""               # software it was measured with, for the reader
 
     def text(self) -> str:
         parts = []
@@ -293,3 +329,4 @@ class Check:
     params: Params = field(default_factory=dict)
     seconds: float = 5.0                         # what one test usually takes, for the plan
     doc: str = ""
+    read: Callable[[str, Context], Reading] | None = None   # one text of the tool, by itself

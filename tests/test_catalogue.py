@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcadmin.catalogue import for_measurement, load_limits, read_limits
+from hpcadmin.catalogue import for_measurement, load_known, load_limits, read_limits
 from hpcadmin.check import Direction, Limit, Measurement
 from hpcadmin.errors import SiteError
 from hpcadmin.registry import load_checks
@@ -114,4 +114,44 @@ def test_the_second_limit_is_named(tmp_path: Path) -> None:
     path = tmp_path / "limits.toml"
     path.write_text(GOOD + GOOD.replace("unit = \"GB/s\"\n", ""))
     with pytest.raises(SiteError, match=r"limits\.toml:11: \[\[limit\]\] number 2: lacks unit"):
+        read_limits(path)
+
+
+def test_the_narrower_pattern_and_the_right_transport() -> None:
+    base = Limit("c", "m", "GB/s", min=1.0, size_bytes=8, source="a", date="d", hardware="400 Gb/sec*")
+    m = Measurement("m", 5.0, "GB/s", 8, transport="IB mlx5_0")
+    limits = [base, replace(base, min=2.0, hardware="400 Gb/sec (4X NDR)"), replace(base, min=3.0, hardware="*GB200*"),
+              replace(base, min=4.0, hardware="*GB200*", transport="RoCE"),
+              replace(base, min=5.0, hardware="*H100*", transport="ib")]
+
+    def least(*names: str, transport: str = "IB mlx5_0") -> float | None:
+        found = for_measurement(limits, "c", replace(m, transport=transport), names)
+        return found.min if found else None
+
+    assert least("400 Gb/sec (4X NDR)") == 2.0
+    assert least("400 Gb/sec (Ethernet)") == 1.0
+    assert least("400 Gb/sec (4X NDR)", "NVIDIA GB200") == 3.0
+    assert least("NVIDIA GB200", transport="RoCE mlx5_1") == 4.0
+    assert least(H100) == 5.0
+    assert least(H100, transport="") is None
+    assert least(H100, transport="TCP eth0") is None
+
+
+def test_known_figures() -> None:
+    figures = load_known()
+    assert all(k.source and k.date and k.value > 0 for k in figures)
+    hardware = " ".join(k.hardware for k in figures)
+    for name in ("V100", "A100", "H100", "H200", "B200", "GB200", "B300", "GH200", "MI250", "MI300X", "MI325X",
+                 "EDR", "HDR", "NDR", "100 Gb/sec", "400 Gb/sec"):
+        assert name in hardware, name
+    assert {k.transport for k in figures} >= {"IB", "RoCE", "EFA", "Slingshot"}
+
+
+def test_where_a_table_is(tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text("limit = [\n  {check = \"a\"},\n]\n")
+    with pytest.raises(SiteError, match=r"limits\.toml:1: \[\[limit\]\] number 1: lacks measurement"):
+        read_limits(path)
+    path.write_text("# [[limit]]\r\n[[ limit ]] # one\r\ncheck = \"a\"\r\n[[known]]\r\n[[limit]]\r\nmin = \"x\"\r\n")
+    with pytest.raises(SiteError, match=r"limits\.toml:2: \[\[limit\]\] number 1: lacks measurement"):
         read_limits(path)

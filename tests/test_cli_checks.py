@@ -41,7 +41,7 @@ def test_parse_a_sound_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("check", "case", "what"), [
     ("osu_bw", "fail_two_tables", "2 titles"),
-    ("nccl_allreduce", "wrong_values", "wrong_values is 1048580, expected 0"),
+    ("nccl_allreduce", "wrong_values", "wrong_values is 2097160, expected 0"),
     ("nccl_allreduce", "fail_size_missing", "13 sizes"),
 ])
 def test_parse_an_unsound_output(capsys: pytest.CaptureFixture[str], check: str, case: str, what: str) -> None:

@@ -11,13 +11,17 @@ from hpcadmin.check import Check, Context, Output, ParseError
 from hpcadmin.registry import load_checks
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "outputs"
-READERS = ("nccl_allreduce", "osu_latency", "osu_bw", "ib_write_bw", "mpi_hello", "mpi_pingpong", "node_ready",
+READERS = ("nccl_allreduce", "nccl_allgather", "nccl_alltoall", "nccl_broadcast", "nccl_reduce", "nccl_reducescatter",
+           "nccl_sendrecv", "osu_latency", "osu_bw", "osu_bibw", "osu_mbw_mr", "osu_multi_lat", "osu_latency_mt",
+           "osu_get_bw", "osu_allreduce", "osu_alltoall", "osu_allgather", "osu_barrier", "osu_iallreduce",
+           "osu_ibarrier", "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw",
+           "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat", "mpi_hello", "mpi_pingpong", "node_ready",
            "nvidia_smi")
 # Sound outputs that a run of ours cannot have: other sizes, both ends on one port, another form of the tool's answer.
-NOT_OURS = ("diag/nvidia_smi_table_pkb.txt",
-            "osu/latency_pkb_v571_impi.txt", "osu/bw_pkb_v571_impi.txt", "osu/bw_rocm_dd_mi_same_numa.txt",
-            "osu/bw_rocm_dd_mi_cross_numa.txt", "perftest/write_bw_loopback_all_sizes_interleaved.log",
-            "perftest/write_bw_loopback_8M_client_then_server.log")
+NOT_OURS = ("diag/nvidia_smi_table_pkb.txt",)
+# Sound, but only of small sizes: no value by which a bandwidth is judged.
+NO_KEY = ("osu/bw_pkb_v571_impi.txt", "osu/bibw_pkb_v571_impi.txt", "osu/get_bw_pkb_v571_impi.txt",
+          "osu/mbw_mr_pkb_v571_impi.txt")
 
 pytestmark = pytest.mark.corpus
 if not CORPUS.is_dir():
@@ -49,7 +53,14 @@ def test_unsound_is_not_read_as_sound(name: str, checks: dict[str, Check]) -> No
             found = checks[reader].parse([Output(text)], Context())
         except ParseError:
             continue
-        assert answer.get("check") == reader and answer.get("sound"), f"{reader} read it: {found[:3]}"
+        family = reader.split("_")[0] == str(answer.get("check")).split("_")[0]
+        if family and any(m.expected not in (None, m.value) for m in found):
+            continue        # wrong data are a FAIL, also where the output is not whole
+        if not (answer.get("check") == reader and answer.get("sound")):
+            # Its title may be missing: then any program of its kind may have printed it, and no value is clean.
+            assert answer.get("value_usable") and family, reader
+            assert all(m.warnings for m in found if m.key), f"{reader} read it as sound: {found[:3]}"
+            continue
         if answer.get("validated") is False:
             assert all(m.warnings for m in found if m.key), "not validated, and nothing says so"
 
@@ -63,6 +74,6 @@ def test_sound_is_read(name: str, checks: dict[str, Check]) -> None:
             checks[answer["check"]].parse([Output(text)], Context())
         return
     found = checks[answer["check"]].parse([Output(text)], Context())
-    assert any(m.key for m in found)
+    assert any(m.key for m in found) or name in NO_KEY
     if answer.get("ranks"):
         assert {m.ranks for m in found if m.ranks} == {answer["ranks"]}

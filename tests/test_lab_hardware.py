@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hpcadmin.check import Context, Output
 from hpcadmin.errors import LabError
 from hpcadmin.lab import hardware
 from hpcadmin.lab.hardware_pci import pci_nodes, relation
 from hpcadmin.lab.hardware_profile import id_list, id_mask
+from hpcadmin.registry import load_checks
 
 pytestmark = [pytest.mark.deep, pytest.mark.skipif(not shutil.which("cc") or not shutil.which("mpicc"), reason=
                                                    "the stand-ins need cc and mpicc (apt install gcc libopenmpi-dev)")]
@@ -229,6 +231,26 @@ def test_faults_reach_sysfs_and_heal(trees, tmp_path):
 
 
 # --- nvidia-smi
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_check_passes_what_every_profile_tells(trees, tmp_path, name):
+    """All three commands, as the check reads them: only lanes are not as they should be, where some lack."""
+    ask = Tool(trees / name, tmp_path)
+    if ask("nvidia-smi", "-L").returncode:
+        return
+    outputs = [Output(ask("nvidia-smi", *words).stdout, step=" ".join(words))
+               for words in (("-q", "-x"), ("nvlink", "-s"), ("nvlink", "-e"))]
+    found = load_checks()["nvidia_smi"].parse(outputs, Context())
+    assert [m.name for m in found if m.expected not in (None, m.value)] == ["pcie_width"] * (name == "8xH100-narrow")
+    assert {m.name for m in found if m.warnings} <= {"pcie_width"}
+    plain = load_checks()["nvidia_smi"].read(ask("nvidia-smi", "-q").stdout, Context())
+    assert plain.sound
+    assert {(m.name, m.value) for m in plain.measurements} >= {
+        (m.name, m.value) for m in found if not m.name.startswith("nvlink")}
+    table = load_checks()["nvidia_smi"].read(ask("nvidia-smi").stdout, Context())
+    assert table.sound
+    assert table.measurements[0].value == found[0].value
+
 
 def test_list_of_gpus(tool):
     done = tool("nvidia-smi", "-L")
@@ -512,10 +534,12 @@ def test_write_bandwidth_on_both_sides(write_bw, argv):
     from hpcadmin.checklib import perftest
     (server, first), (client, second) = write_bw(*argv)
     assert (first, second) == (0, 0), server + client
-    sides = perftest.read(server, "RDMA_Write"), perftest.read(client, "RDMA_Write")
-    assert [s.device for s in sides] == ["mlx5_0", "mlx5_1"]
-    assert sides[0].gbps == sides[1].gbps > 0
-    assert sides[0].iterations == sides[1].iterations
+    examined = [perftest.examine(text, perftest.kind_of("ib_write_bw")) for text in (server, client)]
+    assert not any(e.reading.problems for e in examined)
+    sides = [e.found[0] for e in examined]
+    assert [s.run.main.told("Device") for s in sides] == ["mlx5_0", "mlx5_1"]
+    assert sides[0].rows[0].gbps == sides[1].rows[0].gbps > 0
+    assert sides[0].rows[0].iterations == sides[1].rows[0].iterations
     told = [dict(re.findall(r" (local|remote) address: (.+)", text)) for text in (server, client)]
     assert told[0]["local"] == told[1]["remote"] != told[0]["remote"] == told[1]["local"]
     assert sides[0].both_ways == ("-b" in argv)

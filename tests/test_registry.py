@@ -10,6 +10,7 @@ import pytest
 from hpcadmin.check import Context, NodeView, Role, Scope
 from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.registry import load_checks, load_suite, suite_names
+from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, parse_site, parse_toml
 
 GOOD = """
@@ -39,8 +40,10 @@ def site_of(text: str, name: str = "site.toml") -> Site:
 
 def test_ours() -> None:
     checks = load_checks()
-    assert set(checks) == {"gpu_binding", "leaf_allocation", "node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong",
-                           "osu_latency", "osu_bw", "ib_write_bw", "nccl_allreduce"}
+    assert set(checks) == {path.stem for path in (data_dir("checks")).glob("[a-z]*.py")}
+    assert {"gpu_binding", "leaf_allocation", "node_ready", "nvidia_smi", "mpi_hello", "mpi_pingpong", "osu_latency",
+            "osu_bw", "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat",
+            "ib_send_lat", "ib_atomic_lat", "nccl_allreduce"} <= set(checks)
     for check in checks.values():
         assert check.doc and check.title and check.seconds > 0
 

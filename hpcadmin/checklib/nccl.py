@@ -1,245 +1,308 @@
-"""Reads what nccl-tests and rccl-tests print: parameters, ranks, table, summary. Columns are found by header names."""
+"""The checks of nccl-tests and rccl-tests: one reader, one way to run them, for every collective.
+
+Measured (mode "out-of-place" or "in-place"): `busbw` and `algbw` (GB/s) and `time` (us) at every size, `avg_busbw` as
+the tool prints it, `wrong_values` (expected: 0; none where the data were not checked), `ranks` per node (expected: its
+GPUs), and `transport`, where nodes with RDMA devices must use them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 
-from hpcadmin.check import ParseError
-from hpcadmin.checklib import finite, integer, lines_of, rising
-from hpcadmin.text import printable
+from hpcadmin import checklib as lib
+from hpcadmin.check import (
+    Check,
+    Context,
+    Impact,
+    Measurement,
+    Output,
+    ParseError,
+    Reading,
+    Role,
+    Scope,
+    Step,
+    Subject,
+)
+from hpcadmin.checklib import nccl_json
+from hpcadmin.checklib.nccl_run import COLLECTIVES, IN, OUT, Collective, Kind, Line, Problem, Rank, Row, Run
+from hpcadmin.checklib.nccl_sense import Sense, sense
+from hpcadmin.checklib.nccl_text import Splitter, lines_of
+from hpcadmin.checklib.nccl_words import Words, words_of
 
-TYPE_BYTES = {"int8": 1, "uint8": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "half": 2, "bfloat16": 2,
-              "int32": 4, "uint32": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8}
-_TAG = re.compile(r"\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
-_LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
-_PARAMS = re.compile(r"# nThread (\d{1,9}) nGpus (\d{1,9}) minBytes (\d{1,18}) maxBytes (\d{1,18}) "
-                     r"step: (\d{1,18})\((factor|bytes)\).* validation: (\d{1,9})(?: |$)")
-_RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?Pid +(\d{1,9}) on +(\S{1,255}) device +(\d{1,5}) "
-                   r"\[([0-9a-fA-Fx:.]{1,24})\] (.{0,200})")
-_BOUNDS = re.compile(r"# Out of bounds values : (\d{1,18}) (OK|FAILED)$")
-_AVERAGE = re.compile(r"# Avg bus bandwidth\s{0,20}: (\S{1,30})(?: +(OK|FAILED))?$")
-_REDUCED = re.compile(r"# Reducing maxBytes to (\d{1,18}) due to memory limitation$")
-# What the tests and NCCL print when something broke; a table beside such a line proves nothing.
-BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi failure", "unhandled cuda error",
-          "unhandled system error", "internal error", "cuda failure", "remote process exited", "test timeout",
-          "invalid number of gpus", "invalid device ordinal", "async error", "ibv_poll_cq", "nccl error")
-
-
-@dataclass(frozen=True)
-class Rank:
-    number: int
-    host: str
-    device: int
-    pci: str
-    model: str
+_PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:_perf\b|\.cu:)")
+SIMULATED = (1 << 18, 1 << 20)
+_DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads
+_MOST_RUNS = 16
+_RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI", "VERBS")
 
 
 @dataclass(frozen=True)
-class Half:
-    """One mode of a row. wrong None: not validated."""
+class Found:
+    """All that a text tells. run, sense: of the one run that the check is of, None where there is none or several."""
 
-    time_us: float
-    algbw: float
-    busbw: float
-    wrong: float | None
+    reading: Reading
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    run: Run | None
+    verdict: str                # what the tool says of its own average: "", OK or FAILED
+
+    def has(self, *kinds: Kind) -> bool:
+        return any(p.kind in kinds for p in self.problems)
 
 
-@dataclass(frozen=True)
-class Row:
-    size: int
-    count: int
-    modes: dict[str, Half] = field(default_factory=dict)     # "out-of-place", "in-place"
+def examine(text: str, of: Collective) -> Found:
+    """Reads one text of the program of a collective, sound or not."""
+    start = nccl_json.start_of(clean := lib.strip_terminal(text))
+    if start is not None:
+        return _report(clean, start, of)
+    lines = lines_of(text)
+    splitter = Splitter()
+    runs = splitter.feed(lines)
+    senses = [sense(run, of) for run in runs]
+    mine = [n for n in range(len(runs)) if len(runs) == 1 or not senses[n].other]
+    if runs and not any(run.starts or run.ends for run in runs):
+        senses = _as_told(senses, splitter.others, of)
+    known = max((len(senses[n].hosts or ()) for n in mine), default=0)
+    return _found(of, runs, senses, mine, words_of(lines, splitter.others, known))
+
+
+def _report(text: str, start: int, of: Collective) -> Found:
+    try:
+        run, errors, around = nccl_json.run_of(text, start)
+    except ParseError as exc:
+        problem = Problem(Kind.BAD, str(exc))
+        return Found(Reading(problems=(problem.text,)), (problem,), (), None, "")
+    lines = lines_of(around)
+    words = words_of([*lines, *(Line(e, f"# error: {e}") for e in errors)], [n for n in lines if n.text], 0)
+    return _found(of, [run], [sense(run, of)], [0], words)
+
+
+def _as_told(senses: Sequence[Sense], others: Sequence[Line], of: Collective) -> list[Sense]:
+    """Older versions do not name themselves: then a command line or a source file beside the table tells."""
+    told = {m[1] for line in others for m in _PROGRAM.finditer(line.text[:4000])}
+    if not told or of.name in told:
+        return list(senses)
+    problem = Problem(Kind.BAD, f"what stands beside the table names {', '.join(sorted(told))}, not of {of.program}")
+    return [replace(s, problems=(problem, *s.problems), other=True) for s in senses]
+
+
+def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: Sequence[int], words: Words) -> Found:
+    """runs: of the text; mine: which of them are of this collective."""
+    problems = [Problem(Kind.FATAL, f"the run broke: {line}") for line in words.errors]
+    if not runs:
+        problems.append(Problem(Kind.PART, f"no output of {of.program}"))
+    elif len(runs) > 1:
+        problems.append(Problem(Kind.PART, f"{len(runs)} runs in one text: "
+                                f"{', '.join(_title(run) for run in runs[:4])}"))
+    shown = list(mine or range(len(runs)))
+    if runs and not mine:
+        problems.append(Problem(Kind.BAD, f"none of the runs is of {of.program}"))
+    if len(runs) > _MOST_RUNS:
+        problems.append(Problem(Kind.BAD, f"more than {_MOST_RUNS} runs: many processes printed at once"))
+    for n in shown[:_MOST_RUNS] if mine else ():
+        which = f"run {n + 1}: " if len(runs) > 1 else ""
+        problems += [Problem(p.kind, which + p.text) for p in senses[n].problems]
+    values: list[Measurement] = []
+    for n in mine:
+        if not senses[n].other:
+            values += _values(runs[n], senses[n], n + 1 if len(runs) > 1 else None)
+    told = [senses[n] for n in mine]
+    hosts = next((s.hosts for s in told if s.hosts is not None), None)
+    listed = any(runs[n].ranks for n in shown)
+    names = hosts if hosts is not None else () if listed else words.hosts
+    wrong = [s.wrong for s in told if s.wrong is not None]
+    checked = [s.validated for s in told if s.validated is not None]
+    kinds = {p.kind for p in problems}
+    reading = Reading(
+        measurements=tuple(values), problems=tuple(p.text for p in problems),
+        usable=bool(values) and not kinds & {Kind.BAD, Kind.WRONG}, notes=tuple(_notes(runs, shown, words, told)),
+        validated=all(checked) if checked else None, wrong_values=sum(wrong) if wrong else None,
+        ranks=next((s.ranks for s in told if s.ranks is not None), None), hosts=len(names) or None,
+        host_names=tuple(names), transport=words.transport, runs=max(1, len(runs)))
+    run = runs[mine[0]] if len(mine) == 1 and len(runs) == 1 else None
+    return Found(reading, tuple(problems), _warnings(runs, mine, words, reading), run,
+                 next((a[1] for n in mine for a in runs[n].averages if a[1]), ""))
+
+
+def _title(run: Run) -> str:
+    name = next(iter([*run.starts, *run.ends]), "unnamed").rsplit("/", 1)[-1]
+    return f"{lib.shown(name)} with {len(run.rows)} rows"
+
+
+def _values(run: Run, told: Sense, number: int | None) -> list[Measurement]:
+    found = []
+    nodes = len(told.hosts) if told.hosts else None
+    milli = bool(run.headers and run.headers[-1].milli)
+    for row in run.rows:
+        for mode, half in row.modes.items():
+            for name, value, unit in (("busbw", half.busbw, told.unit), ("algbw", half.algbw, told.unit),
+                                      ("time", round(half.time_us / 1000, 9) if milli else half.time_us,
+                                       "ms" if milli else "us")):
+                found.append(Measurement(name, value, unit, row.size, ranks=told.ranks, nodes=nodes, mode=mode,
+                                         run=number, key=False))
+    if run.rows and len(run.averages) == 1:
+        mode = "all rows" if run.headers[-1].foreign else "all rows, both modes"
+        found.append(Measurement("avg_busbw", run.averages[0][0], told.unit, ranks=told.ranks, nodes=nodes, mode=mode,
+                                 run=number, key=False))
+    return found
+
+
+def _warnings(runs: Sequence[Run], mine: Sequence[int], words: Words, reading: Reading) -> tuple[str, ...]:
+    """What is no defect of the output, and is to be seen beside every value of it."""
+    found = []
+    for n in mine:
+        run = runs[n]
+        if run.reduced and run.params:
+            found.append(f"largest size reduced from {run.params[0].maximum} to {min(run.reduced)} bytes for lack of "
+                         "GPU memory")
+    if reading.validated is not True and reading.measurements:
+        found.append("data not validated")
+    return (*found, *(f"NCCL warns: {line}" for line in words.warnings[:3]))
+
+
+def _notes(runs: Sequence[Run], shown: Sequence[int], words: Words, told: Sequence[Sense]) -> list[str]:
+    found = []
+    if any(s.validated is False for s in told):
+        found.append("the data were not validated")
+    for n in shown[:_MOST_RUNS]:
+        run = runs[n]
+        if run.ranks:
+            models = ", ".join(dict.fromkeys(r.model for r in run.ranks))
+            hosts = ", ".join(list(dict.fromkeys(r.host for r in run.ranks))[:64])
+            found.append(f"{len(run.ranks)} ranks are listed, on {hosts}: {lib.shown(models)}")
+        if run.headers and run.headers[-1].check_column == "error":
+            found.append("the column error is the largest relative error, not a count")
+        found += [lib.shown(row.raw) for row in run.rows[-1:]]
+    for run in runs[:_MOST_RUNS]:
+        found += [lib.shown(quote) for quote in run.quotes]
+    return list(dict.fromkeys([*found, *words.notes]))
+
+
+# --- a run of ours
+
+
+def sizes_of(context: Context) -> tuple[int, int]:
+    if context.simulated:
+        return SIMULATED
+    return context.param_int("min_bytes", 1 << 20), context.param_int("max_bytes", 1 << 33)
+
+
+def steps_of(context: Context, of: Collective) -> tuple[Step, ...]:
+    least, most = sizes_of(context)
+    argv = (context.tools[of.program], "-b", str(least), "-e", str(most), "-f", "2", "-g", "1",
+            *(("-n", "5") if context.simulated else ()))
+    tasks = tasks_of(context)
+    tells = len(context.nodes) > 1 and tasks * len(context.nodes) <= _DEBUG_RANKS and not context.simulated
+    # To stderr: on stdout a line of NCCL may fall into a row of the table, which is printed in pieces.
+    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": "/dev/stderr"} if tells else {}
+    return (Step(argv=argv, role=Role.RANKS, tasks_per_node=tasks, gpus_per_task=1, env=env, timeout_s=300.0),)
+
+
+def tasks_of(context: Context) -> int:
+    """Ranks on each node: as many as the node with the fewest GPUs has."""
+    return min((n.gpus for n in context.nodes if n.gpus), default=1)
+
+
+def parse(outputs: Sequence[Output], context: Context, of: Collective) -> list[Measurement]:
+    """A run of ours must be whole and as it was asked for. Of an output alone, what is whole is given with warnings."""
+    output = lib.require(outputs, count=1)[0]
+    found = examine(output.text, of)
+    _refuse(found, context)
+    warnings = (*found.warnings, *(p.text for p in found.problems if p.kind is Kind.PART))
+    reading, run = found.reading, found.run
+    if context.nodes and run is not None:
+        _as_asked(run, context)
+    everyone = Subject(tuple(n.name for n in context.nodes) or tuple(sorted(reading.host_names)))
+    placed = _placed(run.ranks if run else (), context)
+    as_planned = all(m.expected in (None, m.value) for m in placed)     # else its bandwidth is of something else
+    last = max((m.size_bytes or 0 for m in reading.measurements), default=0)
+    modes = {m.mode for m in reading.measurements if m.size_bytes is not None}
+    main = OUT if OUT in modes else IN if IN in modes else ""
+    values = [replace(m, subject=everyone, warnings=warnings, transport=reading.transport or "",
+                      key=as_planned and (m.name, m.size_bytes, m.mode) == ("busbw", last, main))
+              for m in reading.measurements]
+    extra = []
+    if reading.wrong_values is not None:
+        extra.append(Measurement("wrong_values", reading.wrong_values, subject=everyone, expected=0, warnings=warnings))
+    if found.verdict:
+        extra.append(Measurement("tool_verdict", found.verdict, subject=everyone, expected="OK"))
+    return [*placed, *extra, *_medium(reading, context, everyone), *values]
+
+
+def _refuse(found: Found, context: Context) -> None:
+    """ParseError unless the values may be given; wrong data are a verdict, not a reason to give none."""
+    fatal = [p.text for p in found.problems if p.kind in (Kind.FATAL, Kind.BAD)]
+    parts = [p.text for p in found.problems if p.kind is Kind.PART]
+    if fatal or not found.reading.measurements or (context.nodes and parts):
+        raise ParseError("; ".join(list(dict.fromkeys([*fatal, *parts]))[:3]) or "no measurement")
+
+
+def _as_asked(run: Run, context: Context) -> None:
+    least, most = sizes_of(context)
+    params = run.params[0]
+    if (params.minimum, params.maximum) != (least, most):
+        raise ParseError(f"ran from {params.minimum} to {params.maximum} bytes, not from {least} to {most}")
+
+
+def _placed(ranks: Sequence[Rank], context: Context) -> list[Measurement]:
+    """How many ranks each node has, against its plan."""
+    here: dict[str, int] = {n.name: 0 for n in context.nodes}
+    for rank in ranks:
+        node = lib.planned_node(context, "", rank.host)
+        name = node.name if node else rank.host
+        here[name] = here.get(name, 0) + 1
+    planned = {n.name for n in context.nodes}
+    found = []
+    for name, count in here.items():
+        expected = None if not planned else tasks_of(context) if name in planned else 0
+        found.append(Measurement("ranks", count, subject=Subject((name,)), expected=expected, ranks=len(ranks),
+                                 key=expected is not None))
+    return found
+
+
+def _medium(reading: Reading, context: Context, everyone: Subject) -> list[Measurement]:
+    """RDMA where all nodes have devices for it: sockets are then a fault, whatever the bandwidth."""
+    if reading.transport is None or len(context.nodes) < 2 or not all(n.rdma_devices for n in context.nodes):
+        return []
+    rdma = reading.transport.startswith(_RDMA)
+    return [Measurement("transport", "RDMA" if rdma else reading.transport, subject=everyone, expected="RDMA",
+                        transport=reading.transport)]
+
+
+def reading(text: str, context: Context, of: Collective) -> Reading:
+    """What one text tells by itself; the context changes nothing."""
+    return examine(text, of).reading
+
+
+def check(name: str, *, title: str, doc: str) -> Check:
+    """The check of one collective, one rank a GPU on all GPUs of all nodes."""
+    of = COLLECTIVES[name]
+    return Check(
+        name=name, title=title, scope=Scope.GROUP, impact=Impact.LOAD, needs=("gpu", of.program),
+        params={"min_bytes": 1 << 20, "max_bytes": 1 << 33}, steps=partial(steps_of, of=of),
+        parse=partial(parse, of=of), read=partial(reading, of=of), seconds=30.0, doc=doc)
+
+
+# --- one whole run, for who needs no more than its table
 
 
 @dataclass(frozen=True)
 class Table:
-    minimum: int
-    asked: int                # the largest size that was asked for
-    maximum: int              # as far as GPU memory allows: warnings tell when that is less
-    step: int
-    factor: bool
-    validation: bool
     ranks: tuple[Rank, ...]
     rows: tuple[Row, ...]
-    out_of_bounds: int
     average: float
-    verdict: str              # what the tool itself says of its average: "", OK or FAILED
-    warnings: tuple[str, ...]
+    out_of_bounds: int
+    validation: bool
 
 
 def read(text: str, program: str) -> Table:
-    """The one whole run of `program` in a text; ParseError when it is none, several, or damaged."""
-    lines = _untagged(lines_of(text))
-    for line in lines:
-        low = line.lower()
-        if any(word in low for word in BROKEN):
-            raise ParseError(f"the run broke: {printable(line, limit=200)}")
-    params = _one(_PARAMS, lines, "parameter line (# nThread …)", "expected sizes and validation are unknown")
-    if lines.count("# Using devices") != 1:
-        raise ParseError("not exactly one list of devices", hint="cut off, or several runs mixed")
-    _framed(lines, program)
-    head = _header(lines)
-    bounds = _one(_BOUNDS, lines, "line '# Out of bounds values'", "the run did not end")
-    average = _one(_AVERAGE, lines, "line '# Avg bus bandwidth'", "the run did not end")
-    end = next(n for n, line in enumerate(lines) if _AVERAGE.match(line))
-    last = max(n for n, line in enumerate(lines) if n == end or line.startswith("# Collective test concluded:"))
-    if "#" not in lines[end + 1:] or "#" not in lines[last + 1:]:
-        raise ParseError("the output is cut off after the average")
-    reduced = [m for m in map(_REDUCED.match, lines) if m]
-    maximum = integer(reduced[0][1], "reduced size") if reduced else int(params[4])
-    warnings = [f"largest size reduced from {params[4]} to {maximum} bytes for lack of GPU memory"] if reduced else []
-    warnings += [f"NCCL warns: {printable(line, limit=160)}" for line in lines if " NCCL WARN " in line][:3]
-    table = Table(
-        minimum=int(params[3]), asked=int(params[4]), maximum=maximum, step=int(params[5]),
-        factor=params[6] == "factor", validation=params[7] != "0", ranks=_ranks(lines),
-        rows=_rows(lines[head + 1:end], lines[head]), out_of_bounds=int(bounds[1]),
-        average=finite(average[1], "average bus bandwidth", most=1e6), verdict=average[2] or "",
-        warnings=tuple(warnings))
-    if (bounds[2] == "OK") != (table.out_of_bounds == 0):
-        raise ParseError(f"contradiction: {printable(bounds[0])}")
-    _complete(table)
-    return table
-
-
-def _untagged(lines: Sequence[str]) -> list[str]:
-    """Without the tags that mpirun --tag-output and srun --label put before every line."""
-    if any(_TAG.match(line) for line in lines):
-        lines = [_TAG.sub("", line, count=1).strip() for line in lines]
-    told = [line for line in lines if line]
-    if told and all(_LABEL.match(line) for line in told):
-        lines = [_LABEL.sub("", line, count=1).strip() for line in lines]
-    return list(lines)
-
-
-def _one(pattern: re.Pattern[str], lines: Sequence[str], what: str, why: str) -> re.Match[str]:
-    found = [m for m in map(pattern.match, lines) if m]
-    if len(found) != 1:
-        raise ParseError(f"{len(found)} times {what}, exactly one must be",
-                         hint=why if not found else "several runs mixed")
-    return found[0]
-
-
-def _framed(lines: Sequence[str], program: str) -> None:
-    """Newer versions name the program at the beginning and at the end."""
-    starts = [line.split(":", 1)[1].strip() for line in lines if line.startswith("# Collective test starting:")]
-    ends = [line.split(":", 1)[1].strip() for line in lines if line.startswith("# Collective test concluded:")]
-    for name in [*starts, *ends]:
-        if name.rsplit("/", 1)[-1] != program:
-            raise ParseError(f"this is an output of {printable(name, limit=60)}, not of {program}")
-    if len(starts) != len(ends) or len(starts) > 1:
-        raise ParseError(f"{len(starts)} tests start and {len(ends)} end", hint="cut off, or several runs mixed")
-
-
-def _header(lines: Sequence[str]) -> int:
-    wanted = {"size", "count", "busbw"}
-    found = [n for n, line in enumerate(lines) if line.startswith("#") and wanted <= set(line.split())]
-    if len(found) != 1:
-        raise ParseError(f"{len(found)} table headers, exactly one must be")
-    units = lines[found[0] + 1].split() if found[0] + 1 < len(lines) else []
-    if "(B)" not in units or units.count("(GB/s)") != 2 * lines[found[0]].split().count("busbw"):
-        raise ParseError("the table does not say its units (B), (us), (GB/s)")
-    return found[0]
-
-
-def _ranks(lines: Sequence[str]) -> tuple[Rank, ...]:
-    told = [line for line in lines if line.startswith("#") and line[1:].lstrip().startswith("Rank ")]
-    found = [m for m in map(_RANK.fullmatch, told) if m]
-    ranks = tuple(Rank(int(m[1]), m[3], int(m[4]), m[5].lower(), m[6].strip()) for m in found)
-    if len(found) != len(told) or not ranks:
-        raise ParseError("a line of the device list is damaged" if told else "no rank is listed")
-    if [r.number for r in ranks] != list(range(len(ranks))):
-        raise ParseError(f"the device list is not complete: {len(ranks)} ranks, the highest is "
-                         f"{max(r.number for r in ranks)}")
-    places = [(r.host, r.device) for r in ranks]
-    buses = [(r.host, r.pci) for r in ranks if ":" in r.pci]
-    if len(set(places)) != len(places) or len(set(buses)) != len(buses):
-        raise ParseError("two ranks use one GPU", hint="ranks are not bound one to a GPU")
-    return ranks
-
-
-def _rows(lines: Sequence[str], header: str) -> tuple[Row, ...]:
-    names = header.lstrip("#").split()
-    if names.count("time") != names.count("busbw") or names[:3] != ["size", "count", "type"]:
-        raise ParseError(f"unknown table layout: {' '.join(names)[:120]}")
-    first = names.index("time")
-    width = len(names) + names.count("timestamp")           # a time stamp is two words
-    rows = []
-    for line in lines:
-        words = line.split()
-        if len(words) < 2 or not (words[0].isdigit() and words[1].isdigit()):
-            continue
-        if len(words) != width:
-            raise ParseError(f"a row of the table is torn: {printable(line, limit=120)!r}")
-        rows.append(_row(words, first, names))
-    return tuple(rows)
-
-
-def _row(words: Sequence[str], first: int, names: Sequence[str]) -> Row:
-    size, count = integer(words[0], "message size"), integer(words[1], "count")
-    bytes_each = TYPE_BYTES.get(words[2])
-    if bytes_each is None or size != count * bytes_each:
-        raise ParseError(f"{size} bytes are not {count} elements of type {printable(words[2], limit=20)!r}")
-    if "root" in names and not words[names.index("root")].removeprefix("-").isdigit():
-        raise ParseError(f"the root of the row of {size} bytes is no rank")
-    modes = {}
-    for mode, start in zip(("out-of-place", "in-place"), range(first, len(names), 4), strict=False):
-        if names[start:start + 3] != ["time", "algbw", "busbw"] or names[start + 3] not in ("#wrong", "error"):
-            break
-        time, algbw, busbw, wrong = words[start:start + 4]
-        half = Half(finite(time, f"time at {size} bytes"), finite(algbw, f"algbw at {size} bytes"),
-                    finite(busbw, f"busbw at {size} bytes"), _wrong(wrong, names[start + 3]))
-        _agrees(size, half, time, algbw)
-        modes[mode] = half
-    return Row(size, count, modes)
-
-
-def _wrong(word: str, column: str) -> float | None:
-    """Wrong elements. The old column `error` has the largest relative error instead: a number there is good enough."""
-    if word == "N/A":
-        return None
-    value = finite(word, column)
-    return value if column == "#wrong" else 0.0
-
-
-def _last_place(word: str) -> float:
-    """One unit in the last place of a printed number."""
-    mantissa, _, exponent = word.lower().partition("e")
-    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
-
-
-def _agrees(size: int, half: Half, time: str, algbw: str) -> None:
-    """Refuses a row whose bandwidth is not its size by its time: a digit of it was changed."""
-    if size == 0:
-        return
-    if half.time_us <= 0:
-        raise ParseError(f"{size} bytes in no time")
-    computed = size / half.time_us / 1e3
-    slack = _last_place(algbw) + computed * (_last_place(time) / half.time_us + 0.005)
-    if abs(computed - half.algbw) > slack:
-        raise ParseError(f"at {size} bytes {time} us do not make {algbw} GB/s")
-
-
-def _complete(table: Table) -> None:
-    expected: list[int] = []
-    size = table.minimum
-    each = table.rows[0].size // table.rows[0].count if table.rows and table.rows[0].count else 4
-    while size <= table.maximum and len(expected) < 10_000:
-        expected.append(size // each * each)
-        size = size * table.step if table.factor else size + table.step
-        if table.step < (2 if table.factor else 1):
-            break
-    sizes = [row.size for row in table.rows]
-    if sizes != expected:
-        missing = [s for s in expected if s not in set(sizes)]
-        raise ParseError(f"{len(sizes)} sizes where {len(expected)} were asked for" + (
-            f"; missing: {', '.join(map(str, missing[:5]))}" if missing else ", or not in their order"))
-    rising([s for s in sizes if s > 0])
-    values = [half.busbw for row in table.rows for half in row.modes.values()]
-    if not values:
-        raise ParseError("the table has no values")
-    mean = sum(values) / len(values)
-    if abs(mean - table.average) > 0.006 + 0.002 * mean:
-        raise ParseError(f"the average is {table.average:g}, the rows make {mean:.6g}",
-                         hint="a row was lost or changed")
+    """The one whole run of a program in a text, all right but for wrong values; else ParseError."""
+    of = next(c for c in COLLECTIVES.values() if c.program == program)
+    found = examine(text, of)
+    if found.has(Kind.PART, Kind.BAD, Kind.FATAL) or found.run is None:
+        raise ParseError("; ".join([p.text for p in found.problems][:3]))
+    run = found.run
+    return Table(tuple(run.ranks), tuple(run.rows), run.averages[0][0], run.bounds[0][0], run.params[0].validation)

@@ -3,47 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import integer, lines_of
+from hpcadmin.checklib.nvidia_places import NEEDED, NOT_TOLD, PLACES, SKIPPED, UNCORRECTABLE
 from hpcadmin.text import printable
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 MAX_BYTES = 16 * 1024 * 1024
-# Where a fact is: several places, by version of the tool.
-_PLACES = {
-    "row_remap_pending": ("remapped_rows/remapped_row_pending",),
-    "row_remap_failure": ("remapped_rows/remapped_row_failure",),
-    "page_retirement_pending": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
-    "hw_slowdown": ("clocks_event_reasons/clocks_event_reason_hw_slowdown",
-                    "clocks_throttle_reasons/clocks_throttle_reason_hw_slowdown"),
-    "hw_thermal_slowdown": ("clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown",
-                            "clocks_throttle_reasons/clocks_throttle_reason_hw_thermal_slowdown"),
-    "hw_power_brake": ("clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
-                       "clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown"),
-}
-_UNCORRECTABLE = re.compile(r"[a-z0-9_]{0,40}uncorrectable(?:_parity|_secded)?\Z")
 _HANDLE = re.compile(r"Unable to determine the device handle for [Gg][Pp][Uu] ?(?:(\d{1,3}): ?)?"
                      r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]): ?(.{0,160})")
 _BROKEN = ("no devices were found", "couldn't communicate with the nvidia driver", "failed to initialize nvml",
-           "gpu is lost", "has fallen off the bus", "unknown error", "driver/library version mismatch")
+           "gpu is lost", "has fallen off the bus", "unknown error", "driver/library version mismatch",
+           "unable to determine the device handle", "insufficient permissions", "gpu requires reset",
+           "inforom is corrupted", "gpu access blocked by the operating system")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as it describes itself. facts: only what it has (not N/A)."""
+    """One GPU as it describes itself. told: by place, all that stands there."""
 
-    model: str
-    uuid: str
     pci: str
-    facts: dict[str, str]
-    uncorrectable: int | None
-    lanes: tuple[int, int] | None          # PCIe width now, and at most
+    told: Mapping[str, str]
+
+    def fact(self, name: str) -> str | None:
+        """What is told of it; None where it is not told, "N/A" where the tool says so or has the section not."""
+        found = [self.told[place] for place in PLACES[name] if place in self.told]
+        if found:
+            return next((value for value in found if value not in NOT_TOLD), "N/A")
+        parents = {"/".join(place.split("/")[:n]) for place in PLACES[name] for n in range(1, place.count("/") + 1)}
+        return "N/A" if any(self.told.get(parent) in NOT_TOLD for parent in parents) else None
+
+    @property
+    def model(self) -> str:
+        return self.fact("model") or ""
+
+    @property
+    def uuid(self) -> str:
+        return self.fact("uuid") or ""
+
+    def uncorrectable(self, when: str = "volatile") -> int | str | None:
+        """The uncorrectable errors since the driver was loaded (or "aggregate": since ever); a word where one is no
+        number; None: not told."""
+        counts = [value for place, value in self.told.items()
+                  if (match := UNCORRECTABLE.match(place)) and match[1] == when and value not in NOT_TOLD]
+        strange = [v for v in counts if not re.fullmatch("[0-9]{1,18}", v)]
+        return (strange[0] or "nothing") if strange else sum(map(int, counts)) if counts else None
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class Answer:
     driver: str
     attached: int
     gpus: tuple[Gpu, ...]
+    problems: tuple[str, ...] = ()      # the values are whole all the same
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,13 @@ def troubles(text: str) -> list[Trouble]:
     """The lines around an answer that tell of a lost GPU or driver."""
     found = []
     for line in lines_of(text[:MAX_BYTES]):
+        line = line.rpartition(">")[2] if line.startswith("<") else line  # noqa: PLW2901
         handle = _HANDLE.search(line)
         if handle:
             said = printable(handle[3] or "no handle", limit=160).rstrip(". ")
             found.append(Trouble(same_pci(handle[2]), int(handle[1]) if handle[1] else None, said))
-        elif not line.startswith("<") and any(word in line.lower() for word in _BROKEN):
+        elif not line.startswith("|") and any(word in line.lower() for word in _BROKEN) \
+                and not re.match(r"[\w .-]{1,41} : ", line):
             found.append(Trouble("", None, printable(line, limit=160)))
     return found
 
@@ -91,13 +104,11 @@ def read(text: str) -> Answer:
         raise ParseError("not one whole answer of nvidia-smi -q -x", hint="cut off, or several answers mixed")
     try:
         root = ElementTree.fromstring(text[begin:text.find(close) + len(close)])  # noqa: S314  (bounded, no entities)
-    except (ElementTree.ParseError, RecursionError) as exc:
+    except (ElementTree.ParseError, RecursionError, ValueError) as exc:
         raise ParseError(f"not XML: {exc}") from exc
-    gpus = tuple(_gpu(element) for element in root.findall("gpu"))
-    if len({gpu.uuid for gpu in gpus}) != len(gpus) or len({gpu.pci for gpu in gpus}) != len(gpus):
-        raise ParseError("two GPUs have one UUID or one PCI address")
+    gpus = tuple(Gpu(same_pci(element.get("id", "")), flat(_leaves(element))) for element in root.findall("gpu"))
     attached = integer(_text(root, "attached_gpus"), "attached_gpus", most=1024)
-    return Answer(_text(root, "driver_version"), attached, gpus)
+    return checked(_text(root, "driver_version"), attached, gpus)
 
 
 def _text(element: Element, path: str) -> str:
@@ -107,30 +118,49 @@ def _text(element: Element, path: str) -> str:
     return printable(value, limit=200)
 
 
-def _gpu(element: Element) -> Gpu:
-    facts = {}
-    for name, paths in _PLACES.items():
-        values = [v.strip() for v in map(element.findtext, paths) if v and v.strip()]
-        if values and values[0] != "N/A":
-            facts[name] = printable(values[0], limit=40)
-    links = "pci/pci_gpu_link_info/link_widths"
-    now, most = (_lanes(element.findtext(f"{links}/{name}")) for name in ("current_link_width", "max_link_width"))
-    return Gpu(_text(element, "product_name"), _text(element, "uuid"), same_pci(element.get("id", "")), facts,
-               _uncorrectable(element), None if now is None or most is None else (now, most))
+def _leaves(element: Element, path: str = "") -> Iterator[tuple[str, str]]:
+    for child in element:
+        if child.tag in SKIPPED:
+            continue
+        if len(child):
+            yield from _leaves(child, f"{path}{child.tag}/")
+        else:
+            yield f"{path}{child.tag}", printable((child.text or "").strip(), limit=120)
 
 
-def _lanes(text: str | None) -> int | None:
-    """"16x" as a number; None where the tool does not know."""
-    word = (text or "").strip()
-    return None if word in ("", "N/A") else integer(word.removesuffix("x"), "PCIe width", least=1, most=32)
+_KNOWN = {place for places in PLACES.values() for place in places}
 
 
-def _uncorrectable(element: Element) -> int | None:
-    """The sum of the uncorrectable errors since the driver was loaded; None where ECC is not on."""
-    volatile = element.find("ecc_errors/volatile")
-    if volatile is None:
-        return None
-    told: Sequence[str | None] = [e.text for e in volatile.iter() if _UNCORRECTABLE.match(e.tag)]
-    told = [*told, volatile.findtext("double_bit/total")]
-    counts = [t.strip() for t in told if t and t.strip() != "N/A"]
-    return sum(integer(c, "uncorrectable ECC errors") for c in counts) if counts else None
+def flat(rows: Iterator[tuple[str, str]]) -> dict[str, str]:
+    """The rows as a table. ParseError where a fact that matters is told twice."""
+    told: dict[str, str] = {}
+    for place, value in rows:
+        if place in told and (place in _KNOWN or UNCORRECTABLE.match(place)):
+            raise ParseError(f"{place} is told twice of one GPU", hint="two answers mixed")
+        told[place] = value
+    return told
+
+
+def checked(driver: str, attached: int, gpus: tuple[Gpu, ...]) -> Answer:
+    """The answer with what is missing in it. ParseError where it contradicts itself."""
+    for gpu in gpus:
+        for name in ("model", "uuid"):
+            if not gpu.fact(name):
+                raise ParseError(f"the answer has no {PLACES[name][0]}")
+    if len({gpu.uuid for gpu in gpus}) != len(gpus) or len({gpu.pci for gpu in gpus}) != len(gpus):
+        raise ParseError("two GPUs have one UUID or one PCI address")
+    major = int(m[0]) if (m := re.match("[0-9]{1,4}", driver)) else 0
+    problems = [] if major else [f"the driver version is {driver!r}"]
+    for name in PLACES:
+        without = [n for n, gpu in enumerate(gpus) if gpu.fact(name) in (None, "")]
+        if without and (len(without) < len(gpus) or major >= NEEDED.get(name, 10_000)):
+            them = ", ".join(f"GPU {n}" for n in without[:8])
+            problems.append(f"the answer does not tell {name} of {them}")
+    counted = [{(*match[0].partition(match[1])[::2], match[1]) for place in gpu.told
+                if (match := UNCORRECTABLE.match(place))} for gpu in gpus]
+    for number, (gpu, kinds) in enumerate(zip(gpus, counted, strict=True)):
+        halves = [{k[:2] for k in kinds if k[2] == when} for when in ("volatile", "aggregate")]
+        alike = all(other == kinds for it, other in zip(gpus, counted, strict=True) if it.model == gpu.model)
+        if (not kinds or halves[0] != halves[1] or not alike) and gpu.told.get("ecc_errors") not in NOT_TOLD:
+            problems.append(f"counts of uncorrectable errors of GPU {number} are missing")
+    return Answer(driver, attached, gpus, tuple(problems))

@@ -1,86 +1,301 @@
-"""Reads the table of a point-to-point program of the OSU micro-benchmarks, versions 5 to 7."""
+"""Reads what the OSU micro-benchmarks print, versions 3 to 7: the one reader of all osu_* checks, and their steps.
+
+Programs are run with their default sizes, without options where the version does not tell that it knows them: what a
+version does not know ends it (5.x refuses some of those of 7.x).
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from hpcadmin.check import ParseError
-from hpcadmin.checklib import integer, lines_of, no_fatal_lines, positive
+from hpcadmin import checklib as lib
+from hpcadmin.check import Context, Direction, Measurement, Output, ParseError, Reading, Role, Step, Subject
+from hpcadmin.checklib import mpi_text
+from hpcadmin.checklib.osu_table import (
+    COLUMNS,
+    PROGRAMS,
+    Block,
+    Program,
+    Row,
+    Table,
+    blocks,
+    flaws,
+    untitled,
+    whole_range,
+)
 from hpcadmin.text import printable
 
-_TITLE = re.compile(r"# OSU MPI(-[A-Z0-9]{2,12})? ([A-Za-z ()/-]{3,60}?) Test +v(\d{1,3})\.(\d{1,3}(?:\.\d{1,3})?)$")
-_BUFFERS = re.compile(r"# Send Buffer on (\w{1,12}) \(.{1,4}\) and Receive Buffer on (\w{1,12}) \(.{1,4}\)$")
-_COLUMNS = {"Latency (us)": "us", "Avg Latency(us)": "us", "Bandwidth (MB/s)": "MB/s"}
-LARGEST = 4194304
-BROKEN = ("ucx  error", "bad termination", "segv", "signal:", "pml_ucx", "transport retry", "map_cache", "cxil_map")
+LARGEST = 4 << 20
+KNOWN = ("3", "4", "5", "6", "7")
+_UNITS = {**dict(COLUMNS.values()), "avg_latency": "us"}
+_LEFT_OUT = ("iterations", "validation", "size", "transmitted")
+_GPU_BUILD = re.compile(r"# OSU MPI\S{0,8}-(?:CUDA|ROCM|OPENACC|SYCL)\b")
+_LOCAL_RANK = "OMB could not identify the local rank"
+_LIMITED = re.compile(r"Limiting max message size to: (\d{1,12})")
+_VERSION = re.compile(r"\bv?(\d{1,3})\.\d{1,3}")
 
 
 @dataclass(frozen=True)
-class Table:
-    version: str
-    unit: str
-    rows: tuple[tuple[int, float], ...]       # bytes, value
-    buffers: str                              # "", "HOST", "DEVICE", "HOST to DEVICE"
-    validated: bool
-    warnings: tuple[str, ...]
+class _Part:
+    """One table of one run. run None: the only one."""
+
+    run: int | None
+    block: Block
+    table: Table
+    program: Program
 
 
-def read(text: str, test: str) -> Table:
-    """The one whole table of a test ("Latency", "Bandwidth"). ParseError when it is cut, torn, doubled or unknown."""
-    if not text.endswith(("\n", "\r")):
-        raise ParseError("the last line is not ended: the output is cut off")
-    lines = lines_of(text)
-    no_fatal_lines(lines, also=BROKEN)
-    titles = [line for line in lines if line.startswith("# OSU ")]
-    title = _TITLE.match(titles[0]) if len(titles) == 1 else None
-    if title is None or title[2] != test:
-        told = printable(titles[0], limit=80) if titles else "no title"
-        raise ParseError(f"not one output of the OSU {test} test: {len(titles)} titles, {told}")
-    if not 5 <= int(title[3]) <= 7:
-        raise ParseError(f"OSU micro-benchmarks {title[3]}.{title[4]} are not known", hint="known: 5 to 7")
-    heads = [n for n, line in enumerate(lines) if re.match(r"# Size\s", line)]
-    if len(heads) != 1:
-        raise ParseError(f"{len(heads)} table headers, exactly one must be")
-    column = " ".join(lines[heads[0]].split()[2:])
-    checked = column.endswith(" Validation")
-    unit = _COLUMNS.get(column.removesuffix(" Validation"))
-    if unit is None:
-        raise ParseError(f"unknown columns {printable(column, limit=60)!r}")
-    rows = tuple(_row(words, checked) for words in (line.split() for line in lines[heads[0] + 1:])
-                 if words and words[0].isdigit())
-    _complete([row[0] for row in rows], (0,) if unit == "us" and title[3] == "5" else (0, 1))
-    buffers = next((m for m in map(_BUFFERS.match, lines) if m), None)
-    placed = "" if buffers is None else buffers[1] if buffers[1] == buffers[2] else f"{buffers[1]} to {buffers[2]}"
-    return Table(f"{title[3]}.{title[4]}", unit, rows, placed, checked, _warnings(lines, rows))
+def steps(context: Context, name: str, *, tasks_per_node: int = 1, timeout_s: float = 300.0) -> tuple[Step, ...]:
+    """The program over all nodes of the test; with options only where its version is told and knows them."""
+    told = _VERSION.search(context.tool_version)
+    version, program = int(told[1]) if told else 0, PROGRAMS[name]
+    options = []
+    if version == 7 and program.sized:
+        options.append("-c")      # the data are compared
+    if 4 <= version <= 7 and program.collective:
+        options.append("-f")      # minimum and maximum over the ranks
+    return (Step(argv=(context.tools[name], *options), role=Role.RANKS, tasks_per_node=tasks_per_node,
+                 timeout_s=timeout_s),)
 
 
-def _row(words: list[str], checked: bool) -> tuple[int, float]:
-    if len(words) != 2 + checked:
-        raise ParseError(f"a row of the table is torn: {printable(' '.join(words), limit=100)!r}")
-    size = integer(words[0], "message size")
-    if checked and words[2] != "Pass":
-        raise ParseError(f"validation at {size} bytes: {printable(words[2], limit=20)}")
-    return size, positive(words[1], f"value at {size} bytes")
+def read(text: str, context: Context, name: str) -> Reading:
+    """All that one text tells of the program `name`."""
+    program = PROGRAMS[name]
+    lines = mpi_text.untagged(lib.lines_of(text))
+    around = mpi_text.look(lines)
+    runs = _runs(blocks(lines))
+    parts = _parts(runs, program)
+    own = [p for p in parts if p.program is program]
+    ranks, hosts = _placed(own, around)
+    limited = _limited(lines, program)
+    hard, soft = list(around.faults), list(around.doubts)
+    if not own:
+        hard.append(_nothing(parts, around, program))
+    _several(runs, parts, program, hard, soft)
+    for part in own:
+        worthless, missing = flaws(part.table, limited, ranks or context.ranks)
+        if part.table.torn == lines[-1:] and part is own[-1]:      # the text ends within a row, which is left out
+            worthless = [why for why in worthless if not why.startswith("a row of the table is torn")]
+            missing.append(f"the output ends within a row: {lines[-1]}")
+        where = f"run {part.run}: " if part.run is not None else ""
+        hard += [where + why for why in worthless]
+        soft += [where + why for why in missing]
+        hard += _rank_flaws(part.table, program, around.ranks)
+        if part.table.version and part.table.version.split(".")[0] not in KNOWN:
+            soft.append(f"OSU micro-benchmarks {part.table.version} are not known: known are 3 to 7")
+    if own and not text.endswith(("\n", "\r")) and own[-1].table.columns[-1:] == ("iterations",) and (
+            own[-1].table.rows and own[-1].table.rows[-1].line == lines[-1]):
+        hard.append(f"the last line is not ended: its last number may be cut: {lines[-1]}")
+    shown = [p for p in parts if own and (p.program is program or not set(p.program.main) & set(program.main))]
+    measurements = [m for part in shown for m in _measurements(part, context, around, ranks, hosts)]
+    checked = [p.table for p in own if p.table.validated and p.table.rows]
+    return Reading(
+        measurements=tuple(measurements), problems=tuple(dict.fromkeys([*hard, *soft])),
+        usable=not hard and any(p.table.rows for p in own), notes=_notes(lines, runs, own, around),
+        validated=True if checked and len(checked) == len(own) else None,
+        wrong_values=sum(r.verdict == "Fail" for t in checked for r in t.rows) if checked else None,
+        ranks=ranks, hosts=hosts, host_names=around.host_names or _pair(own), transport=around.transport,
+        runs=max(1, len(runs)))
 
 
-def _complete(sizes: list[int], first: tuple[int, ...]) -> None:
-    """The programs run without options: every size from the first (0 bytes of old for latency) to the default largest
-    must be there."""
-    if not sizes:
-        raise ParseError("the table has no rows")
-    if sizes[0] not in first:
-        raise ParseError(f"the table begins at {sizes[0]} bytes: its beginning is missing")
-    if sizes[-1] != LARGEST:
-        raise ParseError(f"the table ends at {sizes[-1]} bytes, not at {LARGEST}: cut off")
-    for before, after in pairwise(sizes):
-        if after != max(1, 2 * before):
-            raise ParseError(f"{after} bytes come after {before}: rows are missing, doubled or of several runs")
+def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measurement]:
+    """The measurements of one run of the program; the test's nodes, when they are given, are its plan."""
+    program = PROGRAMS[name]
+    reading = read(outputs[0].text, context, name) if len(outputs) == 1 else Reading()
+    if reading.wrong_values and not outputs[0].truncated:
+        told = next(p for p in reading.problems if "validation at" in p)
+        return [Measurement("validation", lib.shown(told), subject=_subject(context), expected="Pass")]
+    lib.require(outputs, count=1)
+    if not reading.usable:
+        raise ParseError("; ".join(reading.problems[:3]) or "no measurement in the output")
+    if context.nodes:
+        _as_planned(reading, context, program)
+    names = {*program.main, "msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
+             "mpi_wait"}
+    found = [m for m in reading.measurements if m.name in names]
+    return [*mpi_text.sockets(reading.transport, context), *mpi_text.warned(found, reading.problems)]
 
 
-def _warnings(lines: list[str], rows: tuple[tuple[int, float], ...]) -> tuple[str, ...]:
-    found = ["OMB could not identify the local rank"] if any(
-        "could not identify the local rank" in line for line in lines) else []
-    found += [printable(line, limit=160) for line in lines if re.search(r"\bUCX +WARN\b", line)][:3]
-    return tuple(found)
+def _subject(context: Context) -> Subject:
+    return Subject(tuple(n.name for n in context.nodes))
+
+
+def _as_planned(reading: Reading, context: Context, program: Program) -> None:
+    """Refuses what one run of the program over the test's nodes, with default sizes, does not print."""
+    problems = []
+    if reading.runs != 1 or any(m.run is not None for m in reading.measurements):
+        problems.append("several runs where one was started")
+    ranks = reading.ranks or context.ranks
+    sizes = [m.size_bytes or 0 for m in reading.measurements if m.name == program.main[0]]
+    table = Table(title="as read", version=_version(reading), rows=[Row(size, {}) for size in sizes])
+    if not whole_range(table, program, ranks):
+        problems.append(f"sizes {sizes[0]} to {sizes[-1]} ({len(sizes)} rows) are not its default sizes")
+    if reading.hosts is not None and reading.hosts != len(context.nodes):
+        problems.append(f"ran on {reading.hosts} hosts, not on the {len(context.nodes)} of the test")
+    if reading.ranks is not None and context.ranks is not None and reading.ranks != context.ranks:
+        problems.append(f"ran with {reading.ranks} ranks, not with {context.ranks}")
+    strangers = [host for host in reading.host_names if lib.planned_node(context, "", host) is None]
+    if strangers:
+        problems.append(f"ran on {', '.join(strangers[:4])}, not on a node of the test")
+    if problems:
+        raise ParseError("; ".join([*problems, *reading.problems[:3]]))
+
+
+def _version(reading: Reading) -> str:
+    title = next((note for note in reading.notes if note.startswith("# OSU ")), "")
+    return title.rsplit(" v", 1)[-1] if " v" in title else ""
+
+
+def _runs(found: Sequence[Block]) -> list[Block]:
+    """The runs: what is announced, and within it each table of a program that was there before begins another."""
+    runs: list[Block] = []
+    for number, block in enumerate(found):
+        if number == 0 and not block.tables:
+            continue
+        run = Block(block.label, block.number, block.pair, [], block.said)
+        runs.append(run)
+        for table in block.tables:
+            if any(t.title == table.title or (t.program and t.program is table.program) for t in run.tables):
+                runs.append(run := Block(pair=block.pair))
+            run.tables.append(table)
+    return runs
+
+
+def _parts(runs: Sequence[Block], program: Program) -> list[_Part]:
+    """Every table whose program is known, with the number of its run: as announced, else counted."""
+    titled = any(table.title for block in runs for table in block.tables)
+    chosen = []
+    for place, block in enumerate(runs, 1):
+        for table in block.tables:
+            known: Table | None = table if table.program else None
+            if known is None and not table.title and (not titled or table.header):
+                known = untitled(table, program)
+            if known is not None:
+                chosen.append((place, block, known, known.program or program))
+    numbers = [block.number for _, block, _, owner in chosen if owner is program]
+    as_announced = bool(numbers) and None not in numbers and len(set(numbers)) == len(numbers)
+    several = len(runs) > 1
+    return [_Part(None if not several else block.number if as_announced and block.number is not None else place,
+                  block, table, owner) for place, block, table, owner in chosen]
+
+
+def _nothing(parts: Sequence[_Part], around: mpi_text.Around, program: Program) -> str:
+    told = ", ".join(dict.fromkeys(p.program.name for p in parts)) or "no title"
+    if not parts and around.programs:
+        told = f"no title; the job ran {printable(' '.join(around.programs), limit=100)}"
+    return f"not one output of the OSU {program.title} test: {told}"
+
+
+def _limited(lines: Sequence[str], program: Program) -> Program:
+    """The program, with the largest size that it says it was limited to for lack of memory."""
+    found = next((m for m in (_LIMITED.search(line[:2000]) for line in lines) if m), None)
+    if found is None or not 0 < int(found[1]) < program.last:
+        return program
+    return replace(program, last=1 << (int(found[1]).bit_length() - 1))
+
+
+def _several(runs: Sequence[Block], parts: Sequence[_Part], program: Program, hard: list[str],
+             soft: list[str]) -> None:
+    """What is wrong with a text that holds more, or less, than one table."""
+    tables = [t for block in runs for t in block.tables]
+    titles = [t.title for t in tables if t.title]
+    if len(titles) > 1:
+        kinds = ", ".join(dict.fromkeys(p.program.name for p in parts)) or "of unknown programs"
+        soft.append(f"{len(titles)} titles in one text ({kinds}): several results, which must not be taken together")
+    unknown = next((t.title for t in tables if t.title and t.program is None), None)
+    if unknown:
+        hard.append(f"the title is of no known program: {printable(unknown, limit=160)}")
+    stray = [t for t in tables if not t.title and len(tables) > 1]
+    if stray:
+        rows = sum(len(t.rows) + len(t.torn) for t in stray)
+        soft.append(f"{rows} rows stand without a title: the beginning of their table is missing")
+    if len(runs) > 1 or any(block.label for block in runs):
+        for block in runs:
+            if not any(t.rows for t in block.tables):
+                reasons = [line for line in block.said if mpi_text.bad(line)]
+                why = f", but {len(reasons)} lines as {printable(reasons[0], limit=160)}" if reasons else ""
+                (hard if reasons else soft).append(f"no result of {printable(block.label or 'a run', limit=160)}{why}")
+    flawed = [p for p in parts if p.program is not program and p.table.torn]
+    hard += [f"a row of {p.program.name} is torn: {p.table.torn[0]!r:.120}" for p in flawed[:2]]
+
+
+def _rank_flaws(table: Table, program: Program, ranks: int | None) -> list[str]:
+    if ranks is None:
+        return []
+    wanted = program.ranks or 2 * (table.pairs or 0)
+    if ranks < wanted or (program.ranks and ranks != wanted):
+        return [f"{ranks} ranks are told where {program.name} has {wanted}"]
+    return [f"{program.name} with one rank measures nothing"] if ranks < 2 else []
+
+
+def _pair(own: Sequence[_Part]) -> tuple[str, ...]:
+    """The two nodes that a script announced, when all results are of them."""
+    pairs = {p.block.pair for p in own if p.table.rows}
+    return next(iter(pairs)) if len(pairs) == 1 else ()
+
+
+def _placed(own: Sequence[_Part], around: mpi_text.Around) -> tuple[int | None, int | None]:
+    """(ranks, hosts), as the output proves them."""
+    pair = _pair(own)
+    pairs = {p.table.pairs for p in own if p.table.pairs}
+    ranks = around.ranks
+    if ranks is None:
+        ranks = 2 * next(iter(pairs)) if len(pairs) == 1 else len(pair) or None
+    hosts = around.hosts if around.hosts is not None else len(pair) or len(around.named) or None
+    return ranks, hosts
+
+
+def _measurements(part: _Part, context: Context, around: mpi_text.Around, ranks: int | None,
+                  hosts: int | None) -> list[Measurement]:
+    table, program = part.table, part.program
+    if table.header and (table.headers > 1 or table.unknown or not set(program.main) <= set(table.columns)):
+        return []
+    if not table.header and not set(program.main) <= set(table.columns):
+        return []
+    subject = _subject(context) if context.nodes else Subject(part.block.pair)
+    way = Direction.BOTH if program.name == "osu_bibw" else Direction.ONE_WAY
+    warnings = (_LOCAL_RANK,) if any(_LOCAL_RANK in note for note in around.notes) else ()
+    found = []
+    for row in table.rows:
+        for name, value in row.values.items():
+            if name in _LEFT_OUT or not name or row.verdict == "Fail":
+                continue
+            found.append(Measurement(
+                name, value, _UNITS.get(name, ""), row.size, way if name == "bandwidth" else Direction.NONE, subject,
+                ranks=program.ranks or ranks or context.ranks, nodes=len(context.nodes) or hosts,
+                pairs_at_once=table.pairs or (context.pairs_at_once if program.ranks == 2 else None),
+                binding=table.buffers, transport=around.transport or "", run=part.run,
+                key=_is_key(name, row.size, program), warnings=warnings))
+    return found
+
+
+def _is_key(name: str, size: int | None, program: Program) -> bool:
+    """The values that are judged; the others are the curve."""
+    if name not in program.main:
+        return False
+    if name == "latency":
+        return size == 8
+    if name == "bandwidth":
+        return size == LARGEST
+    return name in ("avg_latency", "pure_comm") and (size in (8, program.last) or not program.sized)
+
+
+def _notes(lines: Sequence[str], runs: Sequence[Block], own: Sequence[_Part],
+           around: mpi_text.Around) -> tuple[str, ...]:
+    marks = ("# OSU ", "# Send Buffer ", "# [ pairs", "# Size", "# Number of ", "# Window creation", "# Synchron",
+             "# Datatype")
+    labels = {block.label for block in runs if block.label}
+    told = dict.fromkeys(printable(line, limit=240) for line in lines if line.startswith(marks) or line in labels)
+    notes = [*list(told)[:60], *around.notes]
+    for part in own:
+        table = part.table
+        if _GPU_BUILD.match(table.title):
+            notes.append("a build for GPUs that does not print where the buffers lay: not shown that GPU memory was "
+                         "tested" if not table.buffers else f"buffers on {table.buffers}" + (
+                         ": GPU memory was not tested" if table.buffers == "HOST" else
+                         ": 0 bytes copy nothing from the GPU" if 0 in table.sizes else ""))
+        if table.rows:
+            notes.append(f"last row: {table.rows[-1].line}")
+    return tuple(dict.fromkeys(notes))

@@ -66,7 +66,10 @@ def parse(obj: dict[str, Any], name: str, file: str, as_json: bool) -> int:
     The exit status is 0 only if the file is one complete and sound output, else 3.
     """
     from hpcadmin.errors import EXIT_INCOMPLETE, EXIT_OK
-    measurements, problems = _read(_check(obj, name), file)
+    check = _check(obj, name)
+    if check.read is not None:
+        return _print_reading(check, file, as_json=as_json)
+    measurements, problems = _read(check, file)
     problems = problems + [f"{m.name} is {m.value}, expected {m.expected}" for m in measurements
                            if m.expected is not None and m.value != m.expected]
     if as_json:
@@ -127,16 +130,43 @@ def _record(check: Check) -> dict[str, Any]:
             "doc": check.doc}
 
 
-def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
-    """Measurements, or what is wrong with the file."""
-    from hpcadmin.check import Context, Output
-    from hpcadmin.errors import ParseError, UsageError
+def _text(file: str) -> tuple[str, bool]:
+    """The file's text, and whether it is longer than what is read."""
+    from hpcadmin.errors import UsageError
     try:
         with click.open_file(file, "rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as exc:
         raise UsageError(f"cannot be read: {exc.strerror}", where=file) from exc
-    output = Output(raw[:MAX_BYTES].decode("utf-8", "replace"), truncated=len(raw) > MAX_BYTES)
+    return raw[:MAX_BYTES].decode("utf-8", "replace"), len(raw) > MAX_BYTES
+
+
+def _print_reading(check: Check, file: str, *, as_json: bool) -> int:
+    """All that the text tells by itself."""
+    from hpcadmin.check import Context
+    from hpcadmin.errors import EXIT_INCOMPLETE, EXIT_OK
+    assert check.read is not None  # noqa: S101
+    text, cut = _text(file)
+    reading = check.read(text, Context())
+    problems = [*reading.problems, *(["longer than what is read"] if cut else [])]
+    if as_json:
+        import json
+
+        from hpcadmin.records import to_plain
+        click.echo(json.dumps({**to_plain(reading), "problems": problems, "sound": not problems}, indent=1))
+    else:
+        _print_measurements(reading.measurements, problems)
+        for note in reading.notes:
+            click.echo(f"note: {note}")
+    return EXIT_INCOMPLETE if problems else EXIT_OK
+
+
+def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
+    """Measurements, or what is wrong with the file."""
+    from hpcadmin.check import Context, Output
+    from hpcadmin.errors import ParseError
+    text, cut = _text(file)
+    output = Output(text, truncated=cut)
     try:
         return check.parse([output], Context()), []
     except ParseError as exc:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpcadmin.catalogue import Entry
     from hpcadmin.check import Limit
+    from hpcadmin.errors import SiteError
+    from hpcadmin.limits_lint import Finding
 
 
 @click.group()
@@ -33,30 +35,95 @@ def list_limits(obj: dict[str, Any], as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def show(obj: dict[str, Any], hardware: str, check: str, as_json: bool) -> int:
-    """What to expect of HARDWARE (a GPU model, a port's rate, or a part of one: h100) in CHECK."""
+    """What to expect of HARDWARE (a GPU model, a port's rate, or a part of one: h100) in CHECK.
+
+    By message size: what was measured elsewhere, what the limit is, and what the links allow at most; then the
+    sources. There are figures also of host_device_copy and peer_copy, which no check measures.
+    """
+    from hpcadmin.catalogue import load_known
+    from hpcadmin.cli._limits_show import is_for, print_expected
     from hpcadmin.errors import UsageError
     from hpcadmin.registry import load_checks
     from hpcadmin.site import load_site
-    known = load_checks(load_site(obj["site"]).checks_dir)
+    figures = load_known()
+    known = {*load_checks(load_site(obj["site"]).checks_dir), *(k.check for k in figures)}
     if check not in known:
         raise UsageError(f"unknown check {check!r}", hint=f"known checks: {', '.join(sorted(known))}")
-    found = [limit for limit in _load(obj) if limit.check == check and not limit.simulated and _is_for(limit, hardware)]
-    if not found:
+    limits = [x for x in _load(obj) if x.check == check and not x.simulated and is_for(x.hardware, hardware)]
+    figures = tuple(k for k in figures if k.check == check and is_for(k.hardware, hardware))
+    if not limits and not figures:
         raise UsageError(f"no limit for {check} on {hardware!r}", hint=f"hpcadmin limits list | grep {check}")
-    _show(found, as_json)
+    print_expected(limits, figures, as_json)
     return 0
+
+
+@command.command()
+@click.argument("file", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def lint(obj: dict[str, Any], file: str | None, as_json: bool) -> int:
+    """Find limits that cannot be right: in FILE (a file of limits, or a site's), else in the catalogue and the site's.
+
+    What physics forbids, bits taken for bytes, no message size, no source, names that no check has, sources that
+    contradict each other, patterns that mean the same hardware. The exit status is 0 without errors, 1 with some,
+    2 when a file cannot be read. Remarks are worth a look and change no exit status.
+    """
+    import datetime
+
+    from hpcadmin.catalogue import Entry, catalogue_files, load_known, read_entries, site_entries
+    from hpcadmin.limits_lint import lint as findings_of
+    from hpcadmin.registry import load_checks
+    from hpcadmin.site import load_site
+    site = load_site(obj["site"])
+    if file:
+        items = _entries_of(file)
+        own = {e.file for e in items if isinstance(e, Entry)}
+        known = () if own & {str(p.resolve()) for p in catalogue_files()} else load_known()
+    else:
+        items = [*site_entries(site), *(e for p in catalogue_files() for e in read_entries(p))]
+        known = ()
+    found = findings_of(items, load_checks(site.checks_dir), datetime.datetime.now().astimezone().date(), known)
+    _print_findings(found, len(items), as_json)
+    return 1 if any(f.level == "error" for f in found) else 0
+
+
+def _entries_of(file: str) -> list[Entry | SiteError]:
+    """The tables of a file of limits; of a file that has other tables too, a site's, its [[limit]] tables."""
+    from pathlib import Path
+
+    from hpcadmin.catalogue import read_entries, site_entries
+    from hpcadmin.site import load_site, read_toml
+    path = Path(file)
+    if set(read_toml(path)) <= {"limit", "known"}:
+        return list(read_entries(path.resolve() if path.resolve().parent.name == "limits" else path))
+    return list(site_entries(load_site(file)))
+
+
+def _print_findings(found: Sequence[Finding], tables: int, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from hpcadmin.records import dumps
+    from hpcadmin.text import printable
+    errors = sum(f.level == "error" for f in found)
+    if as_json:
+        click.echo(dumps({"tables": tables, "errors": errors, "remarks": len(found) - errors,
+                          "findings": [_placed(asdict(f)) for f in found]}, indent=1))
+        return
+    for f in found:
+        click.echo(printable(f"{f.where}: {f.level}: {f.text} [{f.rule}]", limit=1000))
+    click.echo(f"{tables} limits and figures: {errors} errors, {len(found) - errors} remarks")
+
+
+def _placed(finding: dict[str, Any]) -> dict[str, Any]:
+    file, _, line = finding["where"].rpartition(":")
+    known = bool(file) and line.isdigit()
+    return {"file": file if known else finding["where"], "line": int(line) if known else None, **finding}
 
 
 def _load(obj: dict[str, Any]) -> Sequence[Limit]:
     from hpcadmin.catalogue import load_limits
     from hpcadmin.site import load_site
     return load_limits(load_site(obj["site"]))
-
-
-def _is_for(limit: Limit, hardware: str) -> bool:
-    """As a full name matches, and also as people say it: "h100" is for "*H100 80GB HBM3*"."""
-    pattern, name = limit.hardware.casefold(), hardware.casefold()
-    return not limit.hardware or fnmatch.fnmatchcase(name, pattern) or name in pattern
 
 
 def _show(limits: Sequence[Limit], as_json: bool) -> None:

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from hpcadmin.lab.hardware_profile import CUDA, DRIVER, GpuPlace, Profile, gpu_serial, gpu_uuid
 from hpcadmin.lab.hardware_query import bus_id, draw, query_fields, temperature, width
-from hpcadmin.lab.hardware_topo import nvlink_status, topo_legend, topo_matrix
+from hpcadmin.lab.hardware_topo import nvlink_errors, nvlink_status, topo_legend, topo_matrix
 from hpcadmin.lab.hardware_tree import Tree
 
 # (label of -q or "", tag of -x or "", value or the attributes below it)
@@ -37,6 +37,7 @@ def write_smi(tree: Tree, profile: Profile, seed: str) -> None:
                 f"{key}\t{value}\t{unit}\n" for key, value, unit in query_fields(profile, gpu, seed, slow)))
             tree.file(f"{name}.row", table_row(profile, gpu, slow))
         tree.file(f"smi/{gpu.index}.nvlink", nvlink_status(profile, gpu))
+        tree.file(f"smi/{gpu.index}.nverror", nvlink_errors(profile, gpu))
 
 
 def as_text(attributes: Sequence[Attribute], depth: int = 1) -> str:

@@ -12,6 +12,13 @@ def nvlink_status(profile: Profile, gpu: GpuPlace) -> str:
     return "".join(f"\t Link {i}: {profile.gpu.nvlink_gbs} GB/s\n" for i in range(total))
 
 
+def nvlink_errors(profile: Profile, gpu: GpuPlace) -> str:
+    """The lines of one GPU in `nvidia-smi nvlink -e`."""
+    total = max((profile.nvlink(gpu.index, other.index) for other in profile.gpus), default=0)
+    return "".join(f"\t Link {i}: {name} Errors: 0\n{end}" for i in range(total)
+                   for name, end in (("Replay", ""), ("Recovery", ""), ("CRC", "\n")))
+
+
 def topo_matrix(profile: Profile) -> str:
     """The matrix of `nvidia-smi topo -m`, tab separated with the tool's own quirks (one more tab before the last)."""
     nodes = {node.address: node for node in pci_nodes(profile)}

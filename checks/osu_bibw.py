@@ -1,0 +1,35 @@
+"""MPI bandwidth between two nodes, both ways at once (osu_bibw of the OSU micro-benchmarks, versions 3 to 7).
+
+Run with default sizes.
+
+Measured: `bandwidth` (MB/s, 1e6 bytes a second, the sum of both directions), the key value at 4 MiB, other sizes as a
+curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcadmin.check import Check, Context, Impact, Measurement, Output, Reading, Scope, Step
+from hpcadmin.checklib import osu
+
+NAME = "osu_bibw"
+
+
+def steps(context: Context) -> tuple[Step, ...]:
+    return osu.steps(context, NAME)
+
+
+def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
+    return osu.parse(outputs, context, NAME)
+
+
+def read(text: str, context: Context) -> Reading:
+    return osu.read(text, context, NAME)
+
+
+CHECK = Check(
+    name=NAME, title="MPI bandwidth between two nodes, both ways (OSU)", scope=Scope.PAIR, impact=Impact.LOAD,
+    needs=(NAME,), probe=(NAME, "--version"), steps=steps, parse=parse, read=read,
+    seconds=10.0, doc=__doc__ or "",
+)
