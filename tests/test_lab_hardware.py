@@ -479,7 +479,7 @@ def test_lost_and_missing_devices_fail(reduce):
 @pytest.mark.deep
 @needs_mpirun
 def test_a_slow_gpu_is_measurably_slower(reduce):
-    """One process with two GPUs: two processes would measure how the cores of a busy machine are shared between them."""
+    """One process with two GPUs: two would measure how the cores of a busy machine are shared between them."""
     from hpcadmin.checklib import nccl
     best = {"": 0.0, "gpu 1 slow\n": 0.0}
     for _ in range(8):      # in turn, and the best of each: whatever else the machine does only makes a run slower
