@@ -56,6 +56,7 @@ def refused(sample: Sample, text: str) -> None:
     assert all(m.warnings or m.expected not in (None, m.value) for m in found if m.key or m.expected is not None)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sample", SOUND, ids=name)
 def test_cut_at_every_line_is_refused(sample: Sample) -> None:
     lines = sample.text.rstrip().splitlines(keepends=True)
@@ -63,6 +64,7 @@ def test_cut_at_every_line_is_refused(sample: Sample) -> None:
         refused(sample, "".join(lines[:count]))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sample", SOUND, ids=name)
 def test_cut_within_lines_is_refused(sample: Sample) -> None:
     text = sample.text.rstrip()
@@ -75,6 +77,7 @@ _ROW = re.compile(r"(?m)^(?:\[1,0\]<stdout>:)? *(?:\d+(?:\.\d\d)? +[\d.].*|rank 
 _NUMBER = re.compile(r"(?<![\w.:=-])[0-9][0-9.]*(?![\w.:-])")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sample", [s for s in SOUND if s.path.stem.startswith("ok")], ids=name)
 @pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "-7", "1,024.5", "0x10", "1e999", "--", ""])
 def test_a_number_that_is_none_is_refused(sample: Sample, bad: str) -> None:
@@ -103,6 +106,7 @@ def test_a_bad_end_is_refused(sample: Sample, outcome: dict) -> None:
         checks()[sample.check].parse(outputs, sample.context)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sample", SOUND, ids=name)
 def test_rows_lost_or_exchanged_are_refused(sample: Sample) -> None:
     lines = sample.text.splitlines(keepends=True)
@@ -116,6 +120,7 @@ def test_rows_lost_or_exchanged_are_refused(sample: Sample) -> None:
         refused(sample, "".join(swapped))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sample", [s for s in SOUND if s.check != "nvidia_smi"], ids=name)
 def test_colours_line_ends_and_noise_change_nothing(sample: Sample) -> None:
     wanted = sample.wanted["measurements"]
@@ -148,6 +153,7 @@ def test_foreign_and_empty_text_is_refused(check: str) -> None:
         checks()[check].parse([], Context())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("check", list(load_checks()))
 def test_time_is_linear(check: str) -> None:
     """Ten megabytes of hostile lines take a few seconds at most: nothing is searched twice."""

@@ -47,6 +47,7 @@ def captures(folder: Path, faults: dict[str, str] | None = None, count: int = 4)
     return folder
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("args", "status", "message"), [
     ([], 2, "which nodes?"),
     (["-w", "node[1-2"], 2, "malformed hostlist 'node[1-2'"),
@@ -100,6 +101,7 @@ def test_from_captures(place: Path, capfd: Captured) -> None:
     assert "there is no inventory" in capfd.readouterr().err
 
 
+@pytest.mark.deep
 def test_a_lost_gpu(place: Path, capfd: Captured) -> None:
     folder = captures(place / "taken", {"node02": "gpu 2 lost\n"})
     assert run(["discover", "--from", str(folder)]) == 1
@@ -111,6 +113,7 @@ def test_a_lost_gpu(place: Path, capfd: Captured) -> None:
     assert [(odd["node"], odd["device"]) for odd in found["odd"]] == [("node02", "GPU 2")]
 
 
+@pytest.mark.deep
 def test_unreadable_captures_are_named(place: Path, capfd: Captured) -> None:
     folder = captures(place / "taken", count=2)
     for name, text in (("node03", ""), ("node04", "bash: sh: not found\n")):
@@ -126,6 +129,7 @@ def test_unreadable_captures_are_named(place: Path, capfd: Captured) -> None:
     assert run(["discover", "--from", str(folder)]) == 3
 
 
+@pytest.mark.deep
 def test_a_capture_cut_off(place: Path, capfd: Captured) -> None:
     folder = captures(place / "taken")
     path = folder / "node02.txt"
@@ -169,6 +173,7 @@ def found_of(*names: str, **changes: object) -> Inventory:
                             for name in names])
 
 
+@pytest.mark.deep
 def test_accepting(place: Path) -> None:
     """What has findings does not replace what was accepted: a fault must not become the measure."""
     path = place / "state" / "inventory.json"
@@ -188,6 +193,7 @@ def test_accepting(place: Path) -> None:
     assert inventory.load(path) == good
 
 
+@pytest.mark.deep
 def test_exit_status() -> None:
     good = found_of("node01", "node02")
     assert discovery.exit_status(good) == 0

@@ -329,6 +329,7 @@ def test_a_folder_without_slurm_conf_names_what_it_has(tmp_path: Path, capsys: p
     assert f"to judge them alone, name {tmp_path}/gres.conf" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_many_lines_of_gres_conf_take_no_longer_than_they_are(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("ClusterName=c\nSlurmctldHost=h\nGresTypes=gpu\nNodeName=n[1-4] CPUs=4\n"
                                          "PartitionName=p Nodes=ALL\n")

@@ -203,6 +203,7 @@ def test_node_hostname_finds_the_inventorys_node() -> None:
     assert one(said).nodes == tuple(f"n{i}" for i in range(1, 9))
 
 
+@pytest.mark.deep
 def test_ten_thousand_nodes_are_looked_at_by_line() -> None:
     import time
     node = replace(H100, memory_mib=2063853)

@@ -370,6 +370,7 @@ def test_the_folder_of_a_configless_node(place: Path, monkeypatch: pytest.Monkey
     assert f"name {place / 'etc'}" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_ten_thousand_nodes_are_compared_fast() -> None:
     def files(memory: int) -> dict[str, str]:
         nodes = [f"NodeName=r{i:02d}n[001-250] CPUs=128 RealMemory={memory + i} Gres=gpu:h100:8" for i in range(40)]

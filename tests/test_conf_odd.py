@@ -165,6 +165,7 @@ def test_a_value_of_the_site_that_cannot_be_is_one_line_with_its_place(tmp_path:
     assert all(len(line) < 600 and "\n" not in line for line in lines)
 
 
+@pytest.mark.deep
 def test_keys_of_the_site_may_be_long_and_not_endless(tmp_path: Path) -> None:
     for length, good in ((4000, True), (5000, False)):
         own = site(tmp_path, f'[slurm.options]\nMailProg = "/{"x" * length}"\n')
@@ -259,6 +260,7 @@ def test_kinds_stay_apart_when_lines_are_folded() -> None:
     assert [line.split(":")[0] for line in problem_lines(result.problems, m.SITE)] == ["n1", "n2"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("comments", [True, False])
 def test_the_reason_is_read_behind_a_long_list_of_nodes(comments: bool) -> None:
     nodes = tuple(named(f"n{i * 7}") for i in range(1500))

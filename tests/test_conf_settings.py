@@ -398,6 +398,7 @@ def fatal(files: dict[str, str], version: tuple[int, int]) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sites(), st.sampled_from([*VERSIONS, None]))
 def test_no_site_makes_a_file_that_its_version_dies_of(site: Site, version: tuple[int, int] | None) -> None:

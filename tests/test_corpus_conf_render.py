@@ -51,6 +51,7 @@ def counts(found: Layout | str) -> tuple[int, int, int] | None:
     return (found.sockets, found.cores_per_socket, found.threads_per_core) if isinstance(found, Layout) else None
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("file", having("sockets"))
 def test_layout(file: str) -> None:
     found, answer = node(file), corpus.answer(file)

@@ -220,6 +220,7 @@ def good(text: str) -> bool:
     return found.sound and not any(m.warnings or m.expected not in (None, m.value) for m in found.measurements)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ending", [".q", ".table"])
 def test_texts_for_people_that_are_cut_doubled_or_mixed(ending: str) -> None:
     text = shown(ending)
@@ -235,6 +236,7 @@ def test_texts_for_people_that_are_cut_doubled_or_mixed(ending: str) -> None:
     assert not [e for e in ERRORS if good(e + text) or good(text + e)]
 
 
+@pytest.mark.deep
 def test_values_of_q_that_are_none() -> None:
     lines = shown(".q").splitlines(keepends=True)
     start = next(n for n, line in enumerate(lines) if line.startswith("GPU 00000000:52"))

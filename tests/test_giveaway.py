@@ -41,6 +41,7 @@ def test_texts_of_many_nodes(tmp_path: Path, lines: list[str]) -> None:
     assert len(after.nodes) == 2
 
 
+@pytest.mark.deep
 def test_an_archive_becomes_a_folder(tmp_path: Path) -> None:
     for name in ("lion01.txt", "lion02.txt"):
         (tmp_path / name).write_text(sim_node.capture("4xA100-pcie"))

@@ -101,6 +101,7 @@ def test_nodes_run_their_own_lists(tmp_path: Path, shell: str) -> None:
     assert first.start and first.end and 0 <= first.end - first.start < 30
 
 
+@pytest.mark.deep
 def test_a_hanging_command_is_killed_and_its_words_are_kept(tmp_path: Path) -> None:
     frame = one(made(Scope.NODE, lambda c: (sh("echo begun; exec sleep 60", timeout_s=0.5),), ("n1",)), tmp_path)
     assert (frame.status, frame.flags, frame.body) == (None, {"timeout"}, b"begun\n")
@@ -116,11 +117,13 @@ def test_a_killed_command_has_the_shells_status(tmp_path: Path) -> None:
     assert frame.status == 137
 
 
+@pytest.mark.deep
 def test_a_child_that_stays_behind_does_not_hold_the_job(tmp_path: Path) -> None:
     frame = one(made(Scope.NODE, lambda c: (sh("setsid sleep 5 & echo done", timeout_s=1.0),), ("n1",)), tmp_path)
     assert (frame.status, frame.body) == (0, b"done\n")
 
 
+@pytest.mark.deep
 def test_a_flood_is_cut_and_said_to_be(tmp_path: Path) -> None:
     frame = one(made(Scope.NODE, lambda c: (sh("head -c 20000000 /dev/zero; echo end"),), ("n1",)), tmp_path)
     assert (frame.status, len(frame.body), frame.flags) == (0, 16 * 1024 * 1024, {"truncated"})
@@ -145,6 +148,7 @@ def test_the_environment_of_a_step(tmp_path: Path) -> None:
     assert frame.body == b"x y;'\"z\n"
 
 
+@pytest.mark.deep
 def test_pairs_in_rounds_with_all_their_steps(tmp_path: Path) -> None:
     plan = made(Scope.PAIR, lambda c: (sh('echo "$SLURM_PROCID $SLURMD_NODENAME"', role=Role.RANKS),
                                        sh("echo $SLURMD_NODENAME")), ("n1", "n2", "n3"))
@@ -192,6 +196,7 @@ def python(code: str, port: int, role: Role, **more: object) -> Step:
     return Step((sys.executable, "-c", code, str(port)), role, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by", ["port", "text"])
 def test_the_client_starts_when_the_server_is_ready(tmp_path: Path, by: str) -> None:
     def steps(c: Context) -> tuple[Step, ...]:
@@ -209,6 +214,7 @@ def server_frames(tmp_path: Path, server: Step) -> tuple[Frame, Frame]:
     return first, second
 
 
+@pytest.mark.deep
 def test_a_server_that_never_gets_ready(tmp_path: Path) -> None:
     server, client = server_frames(tmp_path, sh("echo hm; exec sleep 60", role=Role.SERVER,
                                                 ready=Ready(port=18499, timeout_s=1)))
@@ -304,6 +310,7 @@ def own_frame(tmp_path: Path, number: int) -> Frame:
     return result.frames[0]
 
 
+@pytest.mark.deep
 def test_the_jobs_of_a_test_wait_for_each_other(tmp_path: Path) -> None:
     plan = own_plan("date +%s.%N; sleep 0.1")
     first = start_own(plan, 0, tmp_path)
@@ -316,6 +323,7 @@ def test_the_jobs_of_a_test_wait_for_each_other(tmp_path: Path) -> None:
         (0, "job", "n1", 0, frozenset()), (1, "job", "n1", 0, frozenset())]
 
 
+@pytest.mark.deep
 def test_a_job_whose_other_never_comes_says_so(tmp_path: Path) -> None:
     plan = own_plan("echo here; exit 4")
     assert start_own(plan, 0, tmp_path, meet_s=1).wait(timeout=20) == 0

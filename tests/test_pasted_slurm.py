@@ -243,6 +243,7 @@ def test_lines_stay_where_they_are() -> None:
     assert len(plain(text)) == 9 and len(sides(text)) == 1 and spread(text) == (text, ())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("line", ["NodeName=" + "a" * 200_000, "`" * 100_000, "{{" * 100_000, "$(" * 100_000,
                                   "error: " + "x " * 100_000, "- " * 100_000 + "=", "\\n" * 100_000 + "=",
                                   "[" * 200_000 + "m", "NodeName=n1 " + "CPUs=4 " * 50_000 + "Co"])

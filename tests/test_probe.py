@@ -22,6 +22,7 @@ def run(script: str, shell: list[str] | None = None, token: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shell", HERE, ids=" ".join)
 def test_a_whole_capture_in_each_shell(shell: list[str]) -> None:
     capture = split_capture(run(probe_script(), shell), "here")
@@ -40,6 +41,7 @@ def test_under_a_second() -> None:
     assert min(seconds() for _ in range(5)) < 1.0
 
 
+@pytest.mark.deep
 def test_shells_agree() -> None:
     """All but the clock and the memory that is free is the same, whichever shell asked."""
     found = []
@@ -89,6 +91,7 @@ def test_what_a_tool_prints_cannot_pass_for_a_frame() -> None:
     assert capture.complete
 
 
+@pytest.mark.deep
 def test_without_timeout_the_probe_still_runs() -> None:
     script = probe_script().replace("timeout -k 1 5 true", "false")
     assert split_capture(run(script), "here").complete
@@ -102,6 +105,7 @@ def test_a_token_is_required() -> None:
         assert not done.stdout
 
 
+@pytest.mark.deep
 def test_noise_before_the_capture() -> None:
     text = run(probe_script())
     plain = read_capture(text, "node01")
@@ -109,11 +113,13 @@ def test_noise_before_the_capture() -> None:
     assert noisy == plain
 
 
+@pytest.mark.deep
 def test_a_terminals_line_ends() -> None:
     text = run(probe_script())
     assert read_capture(text.replace("\n", "\r\n"), "node01") == read_capture(text, "node01")
 
 
+@pytest.mark.deep
 def test_the_token_that_was_sent_decides() -> None:
     """A banner that looks like a capture is passed over."""
     token = new_token()
@@ -124,6 +130,7 @@ def test_the_token_that_was_sent_decides() -> None:
         read_capture(text, "node01", "f" * 32)
 
 
+@pytest.mark.deep
 def test_without_the_token_the_capture_that_ends_counts() -> None:
     """As a text that was kept: what a banner or a tool printed may look like the beginning of another one."""
     text = run(probe_script())

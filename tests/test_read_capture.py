@@ -33,6 +33,7 @@ def made(profile: str = "4xA100-pcie", faults: str = "", *, complete: bool = Tru
     return read_capture(text, "node01")
 
 
+@pytest.mark.deep
 def test_a_whole_node() -> None:
     node = read_capture(sim_node.capture("8xH100"), "node01")
     assert (node.cpu.sockets, node.cpu.cores_per_socket, node.cpu.threads_per_core) == (2, 56, 2)
@@ -52,6 +53,7 @@ def test_a_whole_node() -> None:
     assert "gpus" not in node.unknown
 
 
+@pytest.mark.deep
 def test_index_and_minor_number_are_different_things() -> None:
     node = made()
     assert [gpu.index for gpu in node.gpus] == [0, 1, 2, 3]
@@ -60,6 +62,7 @@ def test_index_and_minor_number_are_different_things() -> None:
     assert node.problems == ()
 
 
+@pytest.mark.deep
 def test_a_lost_gpu_keeps_its_name() -> None:
     node = made("8xH100", "gpu 5 lost\n")
     assert [gpu.index for gpu in node.gpus] == [0, 1, 2, 3, 4, 6, 7]
@@ -176,6 +179,7 @@ def test_one_bad_section_spoils_nothing_else(name: str) -> None:
             assert node.nics == whole.nics
 
 
+@pytest.mark.deep
 def test_a_capture_that_is_cut_off_anywhere() -> None:
     """Never a node with fewer devices and no word about it."""
     text = sim_node.capture("4xA100-pcie")

@@ -84,6 +84,7 @@ def test_what_lines_say_is_learnt_and_changes_nothing() -> None:
     assert asked == ["dull", "a mark"]
 
 
+@pytest.mark.deep
 def test_reading_a_text_again_says_the_same() -> None:
     for path in SAMPLES:
         for document in documents(path.name, path.read_bytes()):

@@ -29,6 +29,7 @@ nodes = st.builds(
 SHARE = (Cpu, tuple[PciDevice, ...], tuple[int, ...], tuple[tuple[str, ...], ...])
 
 
+@pytest.mark.deep
 @given(st.lists(nodes, max_size=3).map(tuple))
 def test_every_way_of_writing_reads_back_the_same(members: tuple[Node, ...]) -> None:
     made = Inventory(members)

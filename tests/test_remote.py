@@ -76,6 +76,7 @@ class Fake:
                 self.at_once -= 1
 
 
+@pytest.mark.deep
 def test_fan_out_is_parallel_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_base, "GRACE_S", 0.2)
     fake, told = Fake(), []
@@ -92,6 +93,7 @@ def test_fan_out_is_parallel_and_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["bad1"].error == "internal error: ZeroDivisionError: oops"
 
 
+@pytest.mark.deep
 def test_fan_out_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_base, "GRACE_S", 0.2)
     found = fan_out(Fake(), ["hang1", "hang2", "node1"], lambda host: (), parallel=1, timeout_s=20, overall_s=0.5)
@@ -137,6 +139,7 @@ def test_several_keys_and_files(tmp_path: Path) -> None:
     assert known.revoked == {("ssh-ed25519", OTHER)}
 
 
+@pytest.mark.deep
 def test_ssh_config_includes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import paramiko
     monkeypatch.setenv("HOME", str(tmp_path))

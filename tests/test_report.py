@@ -175,6 +175,7 @@ def test_every_form_says_how_it_ended(name: str, status: int, word: str, tmp_pat
     assert harmless(report(path, "html")).text.startswith(f"{word}: lab")
 
 
+@pytest.mark.deep
 def test_simulated_hardware_is_said_in_every_form(tmp_path: Path) -> None:
     path = lost_gpu(tmp_path / "run")
     head = report(path, "table").split("\n\n")[0]
