@@ -14,8 +14,8 @@ from typing import Union
 from hpcadmin.errors import ParseError
 
 __all__ = [
-    "Check", "Context", "Direction", "Impact", "JobRequest", "Limit", "Measurement", "NodeView", "Output", "ParseError",
-    "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+    "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView", "Output",
+    "ParseError", "PortView", "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
 ]
 
 Value = Union[float, int, str]
@@ -57,6 +57,19 @@ class Scope(str, Enum):
     PAIR = "pair"         # two nodes
     GROUP = "group"       # all nodes of a set together
     CLUSTER = "cluster"   # once
+
+
+class Layout(str, Enum):
+    """On which nodes and devices a check has its tests. A suite may choose among those that the check can do."""
+
+    NODE = "node"           # each node by itself (perftest: from each of its ports to the next one)
+    GPUS = "gpus"           # each GPU of each node
+    PORTS = "ports"         # each port of each node; of pairs: each port once, with the same rail of another node
+    LOOPBACK = "loopback"   # each port of each node with itself
+    PAIRS = "pairs"         # two nodes, in rounds in which no node is in two pairs
+    RAILS = "rails"         # for each rail: pairs in rounds, or one GPU and its port on each of all nodes
+    GROUPS = "groups"       # the first 2, 4, 8, … nodes, then all: a small group that fails explains a large one
+    ALL = "all"             # all nodes together
 
 
 class Impact(str, Enum):
@@ -137,6 +150,33 @@ class Step:
 
 
 @dataclass(frozen=True)
+class PortView:
+    """A port of an RDMA device, from the accepted inventory; "" and None where it is unknown."""
+
+    device: str                         # mlx5_0
+    port: int = 1
+    link_layer: str = ""                # "InfiniBand", "Ethernet"
+    rate_gbps: float | None = None
+    state: str = ""                     # ACTIVE, DOWN, …
+    netdev: str = ""
+    pci: str = ""
+    numa: int | None = None
+    cpus: tuple[int, ...] = ()          # OS CPUs of that NUMA node
+    rail: int | None = None             # by the GPUs that ports are nearest to; without GPUs, their order
+    gpu: int | None = None              # index of the nearest GPU, the first of several
+    gid_index: int | None = None        # RoCE: of the GID of version 2 that holds an IPv4 address
+
+    @property
+    def name(self) -> str:
+        return f"{self.device}/{self.port}"
+
+    @property
+    def up(self) -> bool:
+        """Whether it can be used, as far as is known."""
+        return self.state in ("ACTIVE", "")
+
+
+@dataclass(frozen=True)
 class NodeView:
     """What a check may know of a node: from the accepted inventory, None where it is unknown."""
 
@@ -153,6 +193,8 @@ class NodeView:
     gpu_files_why: str = ""             # why there are none, when there are GPUs
     gpu_cpus: tuple[tuple[int, ...], ...] = ()   # OS CPUs near each of them, in the same order; (): not all are known
     rdma_devices: tuple[str, ...] = ()
+    ports: tuple[PortView, ...] = ()    # of the RDMA devices, in their order
+    gpu_numa: tuple[int | None, ...] = ()   # NUMA node by GPU index; (): not known of any
     simulated: str = ""                 # name of the hardware profile; "" on a real node
 
 
@@ -170,9 +212,20 @@ class Context:
     port_base: int = 18500                                      # a free range for servers of this test
     started: float | None = None                                # epoch seconds, client's clock
 
+    layout: Layout | None = None                                # of this test; None: a file without its run
+    rail: int | None = None                                     # the one that this test is about
+    ports: tuple[PortView, ...] = ()                            # that this test is about: one a node, or server, client
+    gpu: int | None = None                                      # index of the only GPU a node that this test is about
+
     @property
     def simulated(self) -> str:
         return next((n.simulated for n in self.nodes if n.simulated), "")
+
+    @property
+    def rdma_expected(self) -> bool:
+        """Whether messages between the nodes must go by RDMA: each of them has a port for it that is up."""
+        between = len(self.nodes) > 1 and not self.simulated
+        return between and all(any(p.up for p in n.ports) if n.ports else n.rdma_devices for n in self.nodes)
 
     def param_int(self, name: str, default: int) -> int:
         value = self.params.get(name, default)
@@ -187,6 +240,7 @@ class Output:
     """What one step printed and how it ended.
 
     exit_status None: it never ended by itself or was never seen to end. text: stdout and stderr as printed.
+    when: "before" or "after" the load of the suite, of a check with again_after_load; else "".
     """
 
     text: str
@@ -199,6 +253,7 @@ class Output:
     ended: float | None = None
     ref: str = ""                    # where the raw text lies in the run folder
     step: str = ""
+    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -313,8 +368,19 @@ class Check:
     """The declaration of a check.
 
     needs: hardware ("gpu", "rdma") and tools (names looked up on the nodes, or programs of ours in checks/src,
-    which are built on the cluster). probe: argv that prints the tool's version. steps raises nothing; parse
-    raises ParseError when the outputs are not complete and sound.
+    which are built on the cluster); uses: tools that are looked for and that it can do without. probe: argv that
+    prints the tool's version. steps raises nothing; parse raises ParseError when the outputs are not complete and
+    sound.
+
+    layouts: what its tests can be over, the first of them unless a suite says otherwise; () for what its scope says.
+
+    again_after_load: for a check of nodes that reads counters. Where the suite puts the nodes under load, its steps run
+    as the first thing of the suite's job and once more as the last one, as two tests. parse gets the outputs of the
+    first by themselves (each has when="before"); for the second all of them: those of before, in the order of the
+    steps, then those of after (when="after"). What is there before is not there when it could not be read: then the
+    second is judged by itself. Measurements of the second are of the state after the load, and what has grown since:
+        before = [o for o in outputs if o.when == "before"]
+        now = [o for o in outputs if o.when != "before"]
     """
 
     name: str
@@ -330,3 +396,15 @@ class Check:
     seconds: float = 5.0                         # what one test usually takes, for the plan
     doc: str = ""
     read: Callable[[str, Context], Reading] | None = None   # one text of the tool, by itself
+    layouts: tuple[Layout, ...] = ()
+    uses: tuple[str, ...] = ()
+    again_after_load: bool = False
+
+    @property
+    def possible(self) -> tuple[Layout, ...]:
+        """The layouts that a suite may choose from, the usual one first."""
+        return self.layouts or (_USUAL[self.scope],)
+
+
+_USUAL = {Scope.NODE: Layout.NODE, Scope.GPU: Layout.GPUS, Scope.PORT: Layout.PORTS, Scope.PAIR: Layout.PAIRS,
+          Scope.GROUP: Layout.ALL, Scope.CLUSTER: Layout.ALL}
