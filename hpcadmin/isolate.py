@@ -35,7 +35,7 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
             single.append(v)
         elif len(v.subject.nodes) == 2 and scopes.get(v.check, Scope.PAIR) is Scope.PAIR:
             pairs.setdefault(v.check, []).append(v)
-        elif v.status in _BAD:
+        elif len(v.subject.nodes) > 1 or v.status in _BAD:
             groups.append(v)
     case = _Case()
     _node_verdicts(single, case)
@@ -43,12 +43,16 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
     left = [graph.solve() for graph in graphs]
     for graph, rest in zip(graphs, left, strict=True):
         graph.leftover(rest)
+    about_slurm = [v for v in groups if scopes.get(v.check) is Scope.CLUSTER]
+    for v in (v for v in about_slurm if v.status in _BAD):      # about the whole cluster: no node is to blame
+        where = f"{fold(v.subject.nodes)}: " if v.subject.nodes else ""
+        case.others.append(_finding(f"{where}{v.check}: {v.reason or v.status.value}", v.subject.nodes, [v]))
+    sets: dict[tuple[str, str], list[Verdict]] = {}
     for v in groups:
-        if scopes.get(v.check) is Scope.CLUSTER:        # about Slurm or the whole cluster: no node is to blame
-            where = f"{fold(v.subject.nodes)}: " if v.subject.nodes else ""
-            case.others.append(_finding(f"{where}{v.check}: {v.reason or v.status.value}", v.subject.nodes, [v]))
-        else:
-            _group_verdict(v, case)
+        if scopes.get(v.check) is not Scope.CLUSTER:
+            sets.setdefault((v.check, v.subject.device), []).append(v)
+    for found in sets.values():
+        _Groups(found, case).solve()
     return case.findings()
 
 
@@ -292,21 +296,70 @@ def _reason(verdicts: Sequence[Verdict]) -> str:
 
 # --- groups
 
-def _group_verdict(v: Verdict, case: _Case) -> None:
-    nodes = v.subject.nodes
-    culprits = [n for n in nodes if n in case.causes]
-    named = [n for n in nodes if n in _words(v.reason)]
-    for node in [n for n in named if n in culprits] or culprits:
-        case.causes[node].explains.append(v)
-    if culprits:
-        return
-    if not nodes:
-        case.others.append(_finding(f"{v.check}: {v.reason or v.status.value}", (), [v]))
-    elif named and len(named) <= max(1, len(nodes) // 2):
-        case.others.append(_finding(f"{fold(named)}: {v.check} over {fold(nodes)}: {v.reason}", named, [v]))
-    else:
-        case.others.append(_finding(f"{fold(nodes)}: {v.check}: {v.reason or v.status.value}; one of these nodes, no "
-                                    "other test says which", nodes, [v]))
+class _Groups:
+    """The groups of one check, of one rail where they are by rail: many of them hold smaller ones."""
+
+    def __init__(self, verdicts: Sequence[Verdict], case: _Case) -> None:
+        self.case = case
+        self.found: dict[frozenset[str], list[Verdict]] = {}
+        for v in verdicts:
+            self.found.setdefault(frozenset(v.subject.nodes), []).append(v)
+        self.bad = {g: [v for v in found if v.status in _BAD] for g, found in self.found.items()
+                    if any(v.status in _BAD for v in found)}
+        self.good = [g for g, found in self.found.items() if g not in self.bad and any(v.status in _GOOD for v in found)]
+
+    def solve(self) -> None:
+        """The smallest groups first: what is bad with few nodes explains what is bad with these and more."""
+        told: list[tuple[frozenset[str], list[Verdict]]] = []
+        for group in sorted(self.bad, key=lambda g: (len(g), sorted(g))):
+            inner = next((verdicts for held, verdicts in told if held < group), None)
+            if inner is not None:
+                inner += self.bad[group]
+                continue
+            mine: list[Verdict] = []
+            told.append((group, mine))
+            mine += self.bad[group]
+        for group, verdicts in told:
+            self._group(group, verdicts)
+
+    def _group(self, group: frozenset[str], verdicts: list[Verdict]) -> None:
+        own = self.bad[group]
+        nodes = own[0].subject.nodes
+        named = [n for n in nodes if any(n in _words(v.reason) for v in own)]
+        culprits = [n for n in nodes if n in self.case.causes]
+        for node in [n for n in named if n in culprits] or culprits:
+            self.case.causes[node].explains += verdicts
+        if culprits:
+            return
+        check = f"{own[0].check} {own[0].subject.device}".strip()
+        reason = f"{_reason(own)}{self._larger(group, verdicts)}"
+        cleared = max((g for g in self.good if g < group), key=len, default=frozenset())
+        left = [n for n in nodes if n not in cleared]
+        if not nodes:
+            text, about = f"{check}: {reason}", nodes
+        elif named and len(named) <= max(1, len(nodes) // 2):
+            text, about = f"{fold(named)}: {check} over {fold(nodes)}: {reason}", tuple(named)
+        elif cleared:
+            text = (f"{fold(left)}: {check} over {fold(nodes)}: {reason}; {fold(sorted(cleared))} without "
+                    f"{'it' if len(left) == 1 else 'them'} good{self._parity(group)}")
+            about = tuple(left)
+        else:
+            text = (f"{fold(nodes)}: {check}: {reason}; one of these nodes, no other test says which"
+                    f"{self._parity(group)}")
+            about = nodes
+        self.case.others.append(_finding(text, about, verdicts))
+
+    def _larger(self, group: frozenset[str], verdicts: Sequence[Verdict]) -> str:
+        sizes = sorted({len(v.subject.nodes) for v in verdicts} - {len(group)})
+        return f" (also in the groups of {', '.join(map(str, sizes))} nodes that hold these)" if sizes else ""
+
+    def _parity(self, group: frozenset[str]) -> str:
+        """A network of rails only: rings over an odd number of nodes must cross from one rail to another."""
+        if not self.found[group][0].check.startswith("nccl_") or len(self.good) < 2:
+            return ""
+        if all(len(g) % 2 for g in self.bad) and not any(len(g) % 2 for g in self.good):
+            return "; bad with odd numbers of nodes only: where rails are not connected try NCCL_CROSS_NIC=0"
+        return ""
 
 
 def _words(text: str) -> set[str]:

@@ -153,6 +153,55 @@ def test_a_group_of_two_is_no_pair_when_the_plan_says_so() -> None:
     assert "one of these nodes" in finding.text
 
 
+def growing(*bad: int, sizes: Sequence[int] = (2, 4, 8), device: str = "") -> list[Verdict]:
+    """all_reduce over the first 2, 4 and 8 nodes, bad in the sizes that are named."""
+    return [Verdict("nccl_allreduce", Subject(names(8)[:size], device), Status.FAIL if size in bad else Status.PASS,
+                    "busbw 3 GB/s" if size in bad else "", f"t{size}", basis="limit") for size in sizes]
+
+
+def test_of_growing_groups_the_smallest_bad_one_without_what_is_good_is_suspected() -> None:
+    [finding] = explain(growing(4, 8), PLAN)
+    assert finding.nodes == names(4)[2:]
+    assert finding.tests == ("t4", "t8")
+    assert "node[01-02] without them good" in finding.text
+    assert "also in the groups of 8 nodes" in finding.text
+
+
+def test_growing_groups_that_are_all_bad_suspect_the_smallest() -> None:
+    [finding] = explain(growing(2, 4, 8), PLAN)
+    assert finding.nodes == names(2)
+
+
+def test_groups_of_one_rail_do_not_clear_nodes_of_another() -> None:
+    found = explain([*growing(device="rail 1"), *growing(8, device="rail 2")], PLAN)
+    assert [f.nodes for f in found] == [names(8)[4:]]
+    assert "nccl_allreduce rail 2" in found[0].text
+
+
+def test_a_good_group_that_is_larger_clears_nobody_of_a_smaller_bad_one() -> None:
+    [finding] = explain(growing(4), PLAN)
+    assert finding.nodes == names(4)[2:]
+
+
+def test_groups_that_a_bad_node_explains_are_with_that_node() -> None:
+    verdicts = [*growing(4, 8), Verdict("nvidia_smi", Subject(("node03",)), Status.FAIL, "7 GPUs, expected 8", "t0")]
+    [finding] = explain(verdicts, PLAN)
+    assert finding.nodes == ("node03",)
+    assert finding.tests == ("t0", "t4", "t8")
+
+
+def test_a_node_that_explains_a_larger_group_does_not_explain_the_smaller_one() -> None:
+    verdicts = [*growing(4, 8), Verdict("nvidia_smi", Subject(("node07",)), Status.FAIL, "7 GPUs, expected 8", "t0")]
+    assert sorted(accused(explain(verdicts, PLAN))) == [("node03", "node04"), ("node07",)]
+
+
+def test_bad_with_odd_numbers_of_nodes_only_says_what_a_network_of_rails_needs() -> None:
+    [finding] = explain(growing(7, sizes=(2, 4, 7)), PLAN)
+    assert "NCCL_CROSS_NIC=0" in finding.text
+    assert "NCCL_CROSS_NIC" not in explain(growing(8, sizes=(2, 4, 8)), PLAN)[0].text
+    assert "NCCL_CROSS_NIC" not in explain(growing(3, 7, sizes=(3, 5, 7)), PLAN)[0].text
+
+
 def test_a_check_that_is_bad_on_every_node_accuses_none_of_them_alone() -> None:
     verdicts = [Verdict("node_ready", Subject((n,)), Status.FAIL, f"shared directory is not writable on {n}", f"t{n}")
                 for n in N4]
