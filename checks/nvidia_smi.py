@@ -62,7 +62,10 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         return found + _rest(output.text, node, {m.subject for m in found})
     if lost:
         raise ParseError(f"nvidia-smi says: {lost[0].text}")
-    answer = nvidia.read(lib.whole(output).text)
+    text = lib.whole(output).text
+    if alone and not context.nodes and "nvidia_smi_log" not in text:
+        return _for_people(text, context)
+    answer = nvidia.read(text)
     if answer.attached != len(answer.gpus) and (not node.gpus or len(answer.gpus) == node.gpus):
         raise ParseError(f"{answer.attached} GPUs are attached, but {len(answer.gpus)} are described")
     if not answer.gpus:
@@ -71,6 +74,14 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     links = [m for o in outputs[1:] if o not in silent for m in _links(o, answer, node)]
     said = ["nvidia-smi nvlink told nothing: whether there are NVLinks is unknown"] if silent else []
     return mpi_text.warned(_measured(answer, node, links), [*answer.problems, *said])
+
+
+def _for_people(text: str, context: Context) -> list[Measurement]:
+    """What a text that nobody asked for us has: -q or the table."""
+    reading = read(text, context)
+    if not reading.sound:
+        raise ParseError("; ".join(reading.problems[:3]))
+    return list(reading.measurements)
 
 
 def _node(context: Context, name: str = "") -> NodeView:
@@ -144,7 +155,7 @@ def read(text: str, context: Context) -> Reading:
             gpus, strange = nvidia_links.read(text)
             told += nvidia_links.problems(gpus, strange)
             facts = nvidia_links.measurements(gpus, node)
-            return Reading(tuple(nvidia_facts.folded(facts, _where(node))), tuple(told), usable=bool(gpus), hosts=1)
+            return Reading(tuple(nvidia_facts.folded(facts, _where(node))), tuple(told), usable=bool(gpus))
         answer = _any(text)
     except ParseError as exc:
         return Reading(problems=(*told, str(exc)))
@@ -156,7 +167,7 @@ def read(text: str, context: Context) -> Reading:
     measured = tuple(_measured(answer, node))
     told += [f"{m.subject.device or 'GPUs'}: {m.name} is {m.value}, not {m.expected}" for m in measured
              if isinstance(m.value, str) and isinstance(m.expected, str) and m.value != m.expected]
-    return Reading(measured, tuple(told), usable=bool(answer.gpus), hosts=1)
+    return Reading(measured, tuple(told), usable=bool(answer.gpus))
 
 
 def _any(text: str) -> nvidia.Answer:

@@ -115,18 +115,20 @@ def test_a_folder_that_is_none(folder: Path, tmp_path: Path) -> None:
 
 
 def test_suites() -> None:
-    assert suite_names() == ["conf", "network", "smoke"]
+    assert suite_names() == ["conf", "network", "network-full", "smoke"]
     assert [e.names for e in load_suite("smoke", Site()).entries] == [("node_ready",), ("nvidia_smi",), ("mpi_hello",)]
     network = load_suite("network", Site())
     assert [e.names for e in network.entries] == [
-        ("node_ready",), ("mpi_hello",), ("ib_write_bw",), ("osu_latency", "mpi_pingpong"), ("osu_bw", "mpi_pingpong"),
-        ("nvidia_smi",), ("nccl_allreduce",)]
-    assert network.pairs == "all" and network.title
+        ("mpi_hello",), ("ib_write_bw",), ("ib_write_lat",), ("osu_latency", "mpi_pingpong"),
+        ("osu_bw", "mpi_pingpong"), ("nccl_allreduce",)]
+    assert network.pairs == 8 and network.title
+    full = load_suite("network-full", Site())
+    assert full.pairs == "all" and {e.names for e in network.entries} < {e.names for e in full.entries}
 
 
 @pytest.mark.parametrize("name", ["nothing", "dir/nothing", "nothing.toml"])
 def test_unknown_suite(name: str) -> None:
-    with pytest.raises(UsageError, match="known suites: conf, network, smoke"):
+    with pytest.raises(UsageError, match="known suites: conf, network, network-full, smoke"):
         load_suite(name, Site())
 
 

@@ -119,14 +119,18 @@ def test_simulated_h100(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert busbw["measurement"]["ranks"] == 32
         assert busbw["status"] == "PASS"
         assert "simulated" in cluster.hpcadmin("report").out
+        assert cluster.hpcadmin("validate", "--suite", "smoke").status == 0
 
         assert cluster.lab("fault", "node02", "--gpu", "5", "lost").status == 0
         done = cluster.hpcadmin("discover", "-w", "node[01-04]", "-o", "after.json")
         assert done.status == 1
         assert "node02" in done.out
         assert "GPU 5" in done.out
-        done = cluster.hpcadmin("validate", "--suite", "network", "--json")
+        done = cluster.hpcadmin("validate", "--suite", "smoke", "--json")
         assert done.status == 1, done.out[-3000:] + done.err[-2000:]
         found = findings(done.json())
         assert {tuple(f["nodes"]) for f in found} == {("node02",)}
         assert any("GPU 5" in f["device"] for f in found)
+        done = cluster.hpcadmin("validate", "--suite", "network", "--json")
+        assert done.status == 1, done.out[-3000:] + done.err[-2000:]
+        assert {tuple(f["nodes"]) for f in findings(done.json())} == {("node02",)}
