@@ -306,7 +306,8 @@ class _Groups:
             self.found.setdefault(frozenset(v.subject.nodes), []).append(v)
         self.bad = {g: [v for v in found if v.status in _BAD] for g, found in self.found.items()
                     if any(v.status in _BAD for v in found)}
-        self.good = [g for g, found in self.found.items() if g not in self.bad and any(v.status in _GOOD for v in found)]
+        self.good = [g for g, found in self.found.items()
+                     if g not in self.bad and any(v.status in _GOOD for v in found)]
 
     def solve(self) -> None:
         """The smallest groups first: what is bad with few nodes explains what is bad with these and more."""
