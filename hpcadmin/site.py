@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from hpcadmin.errors import SiteError
+from hpcadmin.site_tools import ModulesSite, Tool, modules_problem, tool_of, tool_problem
 from hpcadmin.site_topology import TopologySite
 
 if sys.version_info >= (3, 11):
@@ -85,13 +86,6 @@ class SlurmSite:
     gres_ranges: bool = False        # File=/dev/nvidia[0-3] on one line where that says the same
     features_auto: bool = True       # Features= from the hardware beside the site's own
     weights_auto: bool = True        # Weight= from GPUs and memory where nodes differ
-
-
-@dataclass(frozen=True)
-class Tool:
-    path: str = ""
-    modules: tuple[str, ...] = ()
-    container: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,6 +191,7 @@ class Site:
     private_tmp: PrivateTmp = field(default_factory=PrivateTmp)
     topology: TopologySite = field(default_factory=TopologySite)
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    modules: ModulesSite = field(default_factory=ModulesSite)
     nodes: tuple[NodeGroup, ...] = ()
     limits: tuple[Mapping[str, Any], ...] = ()                    # [[limit]] tables, checked by the catalogue
     suites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -204,6 +199,9 @@ class Site:
     run_dir: str = ""
     shared_dir: str = ""
     checks_dir: str = ""
+
+    def tool(self, name: str) -> Tool:
+        return tool_of(self.tools, name)
 
 
 def load_site(path: str | None) -> Site:
@@ -221,14 +219,13 @@ def load_site(path: str | None) -> Site:
 
 # Tables that later commands read; they are known, so that a site may already have them.
 _KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "bmc", "sweep",
-          "alarms", "accounting", "hooks", "private_tmp", "topology"}
+          "alarms", "accounting", "hooks", "private_tmp", "topology", "modules"}
 
 
 def parse_site(tables: Mapping[str, Any], name: str) -> Site:
     """A Site from the tables of its file. Raises SiteError naming the key that is unknown or of the wrong type."""
     get = _Reader(tables, name)
     get.only_keys(tables, _KNOWN, "")
-    tool_tables = get.table("tools")
     run = get.table("run")
     get.only_keys(run, {"dir", "shared_dir", "checks_dir"}, "run")
     limits = tables.get("limit", [])
@@ -245,8 +242,8 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         hooks=get.record(HookSite, get.table("hooks"), "hooks"),
         private_tmp=get.record(PrivateTmp, get.table("private_tmp"), "private_tmp"),
         topology=get.record(TopologySite, get.table("topology"), "topology"),
-        tools={key: get.record(Tool, get.as_table(value, f"tools.{key}"), f"tools.{key}")
-               for key, value in tool_tables.items()},
+        tools={key: get.tool(key, value) for key, value in get.table("tools").items()},
+        modules=get.modules(),
         nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")
                     for key, value in node_tables.items()),
         limits=tuple(limits),
@@ -293,6 +290,18 @@ class _Reader:
         if not isinstance(value, str):
             raise self.error(f"{path}.{key}", "must be a string")
         return value
+
+    def tool(self, name: str, value: Any) -> Tool:
+        found: Tool = self.record(Tool, self.as_table(value, f"tools.{name}"), f"tools.{name}")
+        if problem := tool_problem(name, found):
+            raise self.error(f"tools.{name}.{problem[0]}".rstrip("."), problem[1])
+        return found
+
+    def modules(self) -> ModulesSite:
+        found: ModulesSite = self.record(ModulesSite, self.table("modules"), "modules")
+        if problem := modules_problem(found):
+            raise self.error(f"modules.{problem[0]}", problem[1])
+        return found
 
     def record(self, cls: Any, table: Mapping[str, Any], path: str) -> Any:
         from dataclasses import fields  # noqa: PLC0415

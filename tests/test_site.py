@@ -20,6 +20,7 @@ from hpcadmin.site import (
     parse_site,
     read_toml,
 )
+from hpcadmin.site_tools import ModulesSite, Tool
 from hpcadmin.site_topology import TopologySite
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "site.toml"
@@ -29,13 +30,21 @@ def test_the_example_is_complete_and_read() -> None:
     site = load_site(str(EXAMPLE))
     tables = read_toml(EXAMPLE)
     for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite), ("accounting", AccountingSite),
-                     ("hooks", HookSite), ("private_tmp", PrivateTmp), ("topology", TopologySite)]:
+                     ("hooks", HookSite), ("private_tmp", PrivateTmp), ("topology", TopologySite), ("modules", ModulesSite)]:
         assert set(tables[key]) == {f.name for f in fields(cls)}, key
     assert set(tables["nodes"]["gpu"]) == {f.name for f in fields(NodeGroup)} - {"name"}
     assert site.nodes[0].gpus == 8
     assert site.slurm.options["SlurmctldTimeout"] == 120
     assert site.run_dir == "/shared/hpcadmin"
     assert site.limits[0]["min"] == 9000.0
+
+
+def test_a_tool_has_its_own_table_else_that_of_the_first_pattern() -> None:
+    site = load_site(str(EXAMPLE))
+    assert site.tool("osu_bw").path.endswith("/osu_bw")
+    assert site.tool("osu_latency") == site.tool("osu_alltoall") == Tool(modules=("openmpi/5.0", "osu/7.4"))
+    assert site.tool("ib_write_bw") == Tool()
+    assert site.tool("all_reduce_perf").container.startswith("nvcr.io/")
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -52,6 +61,13 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     (b"[cluster]\nname = '\xff'\n", 2, "UTF-8"),
     ("[nodes]\ngpu = 3\n", 2, "gpu"),
     ("[nodes.gpu]\ngpus = 8\n", 1, "hosts"),
+    ("[tools.osu_bw]\npath = 'bin/osu_bw'\n", 2, "absolute path"),
+    ("[tools.osu_bw]\nmodules = ['ok/1',\n 'osu; rm -rf /']\n", 2, "not the name of a module"),
+    ("[tools.osu_bw]\nmodules = ['-l']\n", 2, "not the name of a module"),
+    ("[tools.osu_bw]\ncontainer = '--privileged'\n", 2, "not an image"),
+    ("[tools.osu_bw]\ncontainer = 'a b'\n", 2, "not an image"),
+    ("[tools.'osu bw']\n", 1, "name of a tool"),
+    ("[modules]\npaths = ['/a:/b']\n", 2, "absolute path"),
 ])
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str | bytes, line: int, word: str) -> None:
     path = write(tmp_path, text)
