@@ -16,6 +16,7 @@ from hpcadmin.errors import ParseError
 __all__ = [
     "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView", "Output",
     "ParseError", "PortView", "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+    "Way",
 ]
 
 Value = Union[float, int, str]
@@ -129,6 +130,17 @@ class JobRequest:
 
 
 @dataclass(frozen=True)
+class Way:
+    """What a step's command needs around it so that its tool is found and starts. From site.toml's [tools] and what
+    the nodes have; checks leave it alone."""
+
+    modules: tuple[str, ...] = ()       # environment modules, loaded before
+    folders: tuple[str, ...] = ()       # looked in after those of PATH: where the tool is on one node or another
+    image: str = ""                     # container that the command runs in
+    by: str = ""                        # what starts the container: "pyxis", "apptainer" (or singularity)
+
+
+@dataclass(frozen=True)
 class Step:
     """One thing to start: an argv (never a shell string) with the place and the time it gets.
 
@@ -147,6 +159,7 @@ class Step:
     timeout_s: float = 60.0
     name: str = ""
     job: JobRequest | None = None
+    way: Way = field(default_factory=Way)
 
 
 @dataclass(frozen=True)
@@ -216,10 +229,16 @@ class Context:
     rail: int | None = None                                     # the one that this test is about
     ports: tuple[PortView, ...] = ()                            # that this test is about: one a node, or server, client
     gpu: int | None = None                                      # index of the only GPU a node that this test is about
+    device: str = ""                                            # the same in words: "rail 3", "mlx5_0/1", "GPU 2"
 
     @property
     def simulated(self) -> str:
         return next((n.simulated for n in self.nodes if n.simulated), "")
+
+    @property
+    def subject(self) -> Subject:
+        """What the test is about as a whole."""
+        return Subject(tuple(n.name for n in self.nodes), self.device)
 
     @property
     def rdma_expected(self) -> bool:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcadmin import records
-from hpcadmin.check import NodeView
+from hpcadmin.check import NodeView, PortView
 from hpcadmin.conf.gpus import bus_order
 from hpcadmin.errors import StoreError
 from hpcadmin.files import MAX_READ_BYTES, read_bounded, read_lines, write_atomic_parts
-from hpcadmin.model import INVENTORY_SCHEMA, Cpu, Failed, Group, Inventory, Mount, Node, PciDevice
+from hpcadmin.model import INVENTORY_SCHEMA, Cpu, Failed, Group, Inventory, Mount, Nic, Node, PciDevice
 from hpcadmin.oddones import find, signature_groups
 from hpcadmin.sharing import Pool
+from hpcadmin.topology import Near, rails
 
 # What nodes have in common: one object for all of them.
 _SHARED: tuple[Any, ...] = (
@@ -99,8 +100,28 @@ def node_view(node: Node) -> NodeView:
         gpu_uuids=tuple(gpu.uuid for gpu in node.gpus if gpu.uuid), gpu_pci=tuple(gpu.pci for gpu in node.gpus),
         gpu_files=tuple(gpu.device_file for gpu in in_order), gpu_files_why=why if node.gpus else "",
         gpu_cpus=tuple(gpu.local_cpus for gpu in in_order) if all(gpu.local_cpus for gpu in in_order) else (),
-        rdma_devices=tuple(dict.fromkeys(nic.rdma for nic in node.nics if nic.rdma)), simulated=node.simulated,
+        rdma_devices=tuple(dict.fromkeys(nic.rdma for nic in node.nics if nic.rdma)), ports=_ports(node),
+        gpu_numa=tuple(gpu.numa for gpu in node.gpus) if any(gpu.numa is not None for gpu in node.gpus) else (),
+        simulated=node.simulated,
     )
+
+
+def _ports(node: Node) -> tuple[PortView, ...]:
+    """The ports of its RDMA devices. Rails are numbered as in `topology.rails`; on a node without GPUs, whose ports are
+    near to none, in their order. Virtual functions are not tested where the device itself is there."""
+    found = [nic for nic in node.nics if nic.rdma]
+    found = [nic for nic in found if not nic.pf] or found
+    near = {item.nic: (number, item) for number, item in enumerate(rails(node))}
+    in_order = {nic.name: (number, Near(nic.name, "", ())) for number, nic in enumerate(found)}
+    numa = {item.id: item.cpus for item in node.cpu.numa}
+    return tuple(_port(nic, near if node.gpus else in_order, numa) for nic in found)
+
+
+def _port(nic: Nic, places: Mapping[str, tuple[int, Near]], numa: Mapping[int, tuple[int, ...]]) -> PortView:
+    rail, near = places.get(nic.name, (None, Near(nic.name, "", ())))
+    return PortView(
+        nic.rdma, 1 if nic.port is None else nic.port, nic.link_layer, nic.rate_gbps, nic.state, nic.netdev, nic.pci,
+        nic.numa, numa.get(nic.numa, ()) if nic.numa is not None else (), rail, near.gpus[0] if near.gpus else None)
 
 
 def save(path: Path, inventory: Inventory) -> None:

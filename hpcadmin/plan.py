@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hpcadmin.check import Check, Context, Impact, NodeView, Params, Role, Scope, Status, Step, Subject, Verdict
-from hpcadmin.errors import HpcadminError
-from hpcadmin.plan_choice import Choice, choose, plan_verdict
+from hpcadmin.check import Check, Context, Impact, NodeView, PortView, Role, Scope, Status, Step, Subject, Verdict
+from hpcadmin.errors import HpcadminError, UsageError
+from hpcadmin.plan_choice import Choice, Chosen, choose, plan_verdict
 from hpcadmin.plan_facts import HARDWARE, Facts
+from hpcadmin.plan_layouts import Left, Place, Turn, turns
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
 from hpcadmin.text import plural
@@ -17,7 +18,9 @@ from hpcadmin.text import plural
 T = TypeVar("T")
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
 MEET_S = 120                         # that the jobs of a test wait for each other: two rounds of Slurm's main scheduler
+MOST_TESTS = 250_000                 # every pair of 700 nodes; more can neither be run nor read
 _STEP_OVERHEAD_S = 0.1
+_ON_NODES = (Scope.NODE, Scope.GPU, Scope.PORT)
 
 
 class CheckCallError(HpcadminError):
@@ -50,28 +53,6 @@ def make_plan(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: Se
                 (*lost, *choice.verdicts, *layout.verdicts))
 
 
-def rounds(nodes: Sequence[T]) -> list[list[tuple[T, T]]]:
-    """Every pair exactly once, in rounds in which nobody is in two pairs (circle method). With an odd number each
-    sits out one round. The earlier of the two comes first in its pair."""
-    if len(nodes) < 2:
-        return []
-    place = {node: i for i, node in enumerate(nodes)}
-    ring: list[T | None] = [*nodes]
-    if len(ring) % 2:
-        ring.append(None)
-    size = len(ring)
-    found = []
-    for _ in range(size - 1):
-        pairs = []
-        for i in range(size // 2):
-            a, b = ring[i], ring[size - 1 - i]
-            if a is not None and b is not None:
-                pairs.append((a, b) if place[a] < place[b] else (b, a))
-        found.append(pairs)
-        ring = [ring[0], ring[-1], *ring[1:-1]]
-    return found
-
-
 class _Layout:
     """Tests and stages of one job, in the order in which they are added."""
 
@@ -85,20 +66,42 @@ class _Layout:
         self._usual = {name: check.seconds for name, check in checks.items()}
 
     def lay_out(self, choice: Choice) -> None:
-        """Node checks, light groups (a broken launcher shows before hundreds of pairs do), pairs, then the rest."""
-        chosen = [(self.checks[name], nodes) for name, nodes in choice.runs.items()]
-        self._stage("nodes", "node checks",
-                    [self._test(c, (n,)) for c, nodes in chosen if c.scope is Scope.NODE for n in nodes])
-        groups = [(c, nodes) for c, nodes in chosen if c.scope in (Scope.GROUP, Scope.CLUSTER)]
-        for check, nodes in groups:
-            if check.impact is Impact.LIGHT:
-                self._stage("group", check.name, [self._test(check, nodes)])
-        for check, nodes in chosen:
-            if check.scope is Scope.PAIR:
-                self._rounds(check, nodes)
-        for check, nodes in groups:
-            if check.impact is not Impact.LIGHT:
-                self._stage("group", check.name, [self._test(check, nodes)])
+        """Node checks, light groups (a broken launcher shows before hundreds of pairs do), pairs, the rest, and what
+        the load has done to the nodes."""
+        on_nodes = [c for c in choice.runs if self.checks[c.check].scope in _ON_NODES]
+        self._stage("nodes", "node checks", [i for c in on_nodes for turn in self._turns(c) for i in turn[1]])
+        groups = [c for c in choice.runs if self.checks[c.check].scope in (Scope.GROUP, Scope.CLUSTER)]
+        light = [c for c in groups if self.checks[c.check].impact is Impact.LIGHT]
+        pairs = [c for c in choice.runs if self.checks[c.check].scope is Scope.PAIR]
+        for one in (*light, *pairs, *(c for c in groups if c not in light)):
+            for turn, ids in self._turns(one):
+                self._stage(turn.kind, f"{one.check} {turn.name}".rstrip(), ids)
+        self._after_load()
+
+    def _turns(self, chosen: Chosen) -> Iterator[tuple[Turn, list[str]]]:
+        """The turns of a check with the ids of their tests; what is left out is a verdict."""
+        check = self.checks[chosen.check]
+        for layout in chosen.over:
+            for turn in turns(check, layout, chosen.nodes, self.facts.views, self.suite.pairs):
+                if isinstance(turn, Left):
+                    self.verdicts += [plan_verdict(check.name, Subject((n,), turn.device), turn.status, turn.reason)
+                                      for n in turn.nodes]
+                else:
+                    yield turn, [self._test(check, place, chosen) for place in turn.places]
+
+    def _after_load(self) -> None:
+        """Checks of nodes that are to be repeated, where anything of the suite's job is a load."""
+        if not any(self.checks[self._by_id[i].check].impact is Impact.LOAD for s in self.stages for i in s.tests):
+            return
+        again = [t for t in self._by_id.values() if self.checks[t.check].again_after_load
+                 and self.checks[t.check].scope in _ON_NODES and t.steps[0].role is not Role.JOB]
+        members = []
+        for test in again:
+            number = f"t{len(self._by_id) + 1:04d}"
+            self._by_id[test.id] = replace(test, when="before")
+            self._by_id[number] = replace(test, id=number, when="after", before=test.id)
+            members.append(number)
+        self._stage("nodes", "node checks after the load", members)
 
     def _own_jobs(self, members: Sequence[str], number: int) -> list[PlannedJob]:
         """The jobs of tests that are jobs themselves."""
@@ -114,18 +117,17 @@ class _Layout:
             number = last
         return found
 
-    def _rounds(self, check: Check, nodes: tuple[str, ...]) -> None:
-        plan = rounds(nodes)
-        wanted = plan if self.suite.pairs == "all" else plan[:int(self.suite.pairs)]
-        for number, pairs in enumerate(wanted, 1):
-            self._stage("round", f"{check.name} round {number} of {len(wanted)}",
-                        [self._test(check, pair, len(pairs)) for pair in pairs])
-
-    def _test(self, check: Check, nodes: tuple[str, ...], at_once: int | None = None) -> str:
+    def _test(self, check: Check, place: Place, chosen: Chosen) -> str:
         """The id of a planned test; "" when its check cannot say how to run it (then that is its verdict)."""
-        test = PlannedTest(f"t{len(self._by_id) + 1:04d}", check.name, Subject(nodes), (), self.job,
-                           pairs_at_once=at_once)
-        context = context_of(check, params_of(self.suite, check), self.facts, test)
+        if len(self._by_id) >= MOST_TESTS:
+            raise UsageError(f"suite {self.suite.name} has more than {MOST_TESTS} tests on "
+                             f"{plural(len(chosen.nodes), 'node')}", hint="pairs = 16 in the suite, or fewer nodes")
+        nodes = place.nodes
+        test = PlannedTest(
+            f"t{len(self._by_id) + 1:04d}", check.name, Subject(nodes, place.device), (), self.job,
+            pairs_at_once=place.at_once, layout=place.layout, rail=place.rail, gpu=place.gpu, params=chosen.params,
+            ports=place.ports[:1] if len(set(place.ports)) == 1 else place.ports)
+        context = context_of(check, self.facts, test)
         try:
             steps = guarded(check, "steps", lambda: check.steps(context))
             steps = tuple(_complete(step, nodes, self.suite.env) for step in steps)
@@ -178,29 +180,41 @@ class _Layout:
         return found
 
 
-def context_of(check: Check, params: Params, facts: Facts, test: PlannedTest) -> Context:
+def context_of(check: Check, facts: Facts, test: PlannedTest) -> Context:
     """What the check is given for this test, to say its steps and to read their outputs."""
     nodes = test.subject.nodes
+    looked_for = [t for t in (*check.needs, *check.uses) if t not in HARDWARE]
     tools = {n: {**{p: facts.programs[p] for p in check.builds if p in facts.programs},
-                 **{t: facts.tools.get(n, {}).get(t, "") for t in check.needs if t not in HARDWARE}} for n in nodes}
+                 **{t: facts.tools.get(n, {}).get(t, "") for t in looked_for}} for n in nodes}
     number = int("".join(c for c in test.id if c in "0123456789") or "0")
     return Context(
-        nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params=params, tools=_same(tools, nodes),
-        shared_dir=facts.shared_dir, ranks=test.ranks, pairs_at_once=test.pairs_at_once or 1,
-        port_base=PORTS_FROM + number * 10 % PORTS)
+        nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params={**check.params, **test.params},
+        tools=_same(tools, nodes), shared_dir=facts.shared_dir, ranks=test.ranks, pairs_at_once=test.pairs_at_once or 1,
+        port_base=PORTS_FROM + number * 10 % PORTS, layout=test.layout, rail=test.rail, gpu=test.gpu,
+        ports=_ports_of(test, facts), device=test.subject.device)
 
 
-def params_of(suite: Suite, check: Check) -> Params:
-    """The parameters that the suite runs the check with: those of the first entry that names it."""
-    return next((e.params_for(check) for e in suite.entries if check.name in e.names), check.params)
+def _ports_of(test: PlannedTest, facts: Facts) -> tuple[PortView, ...]:
+    nodes, names = test.subject.nodes, test.ports
+    if len(names) == 1:
+        names *= len(nodes)
+    elif len(nodes) == 1:
+        nodes *= len(names)
+    return tuple(_port(facts.views.get(node), name) for node, name in zip(nodes, names, strict=False))
+
+
+def _port(view: NodeView | None, name: str) -> PortView:
+    known = next((p for p in view.ports if p.name == name), None) if view else None
+    device, _, number = name.rpartition("/")
+    return known or PortView(device, int(number) if number.isdecimal() else 1)
 
 
 def _same(tools: Mapping[str, Mapping[str, str]], nodes: Iterable[str]) -> dict[str, str]:
-    """Tool -> path; where the nodes' paths differ, the bare name, for each node to look up."""
+    """Tool -> path; where the nodes' paths differ, the bare name, for each node to look up; "" where one has it not."""
     found: dict[str, str] = {}
     for node in nodes:
         for tool, path in tools[node].items():
-            found[tool] = path if found.get(tool, path) == path else tool
+            found[tool] = path if found.get(tool, path) == path else tool if path and found[tool] else ""
     return found
 
 

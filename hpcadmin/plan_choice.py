@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hpcadmin.check import Check, Impact, Scope, Status, Subject, Verdict
+from hpcadmin.check import Check, Impact, Layout, Params, Status, Subject, Verdict
 from hpcadmin.hosts import fold
 from hpcadmin.plan_facts import HARDWARE, Facts
-from hpcadmin.registry import Suite
+from hpcadmin.plan_layouts import TWO_NODES, in_order
+from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.rundata import PlannedEntry
 
-_SCOPES = (Scope.NODE, Scope.PAIR, Scope.GROUP, Scope.CLUSTER)
+
+@dataclass(frozen=True)
+class Chosen:
+    """A check that runs, on which nodes, and what its entry of the suite says of it."""
+
+    check: str
+    nodes: tuple[str, ...]
+    over: tuple[Layout, ...]
+    params: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """runs: check -> the nodes it runs on. The rest is what the plan says of everything else."""
+    """runs: in the order of the suite. The rest is what the plan says of everything else."""
 
-    runs: Mapping[str, tuple[str, ...]]
+    runs: tuple[Chosen, ...]
     entries: tuple[PlannedEntry, ...]
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
@@ -56,11 +65,12 @@ def choose(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: tuple
     table = _Table(nodes)
     if nodes:
         for entry in suite.entries:
-            table.add([_examine(checks[name], facts, nodes) for name in entry.names])
+            table.add(entry, [_examine(checks[name], facts, nodes, entry) for name in entry.names])
     else:
         for name in dict.fromkeys(name for entry in suite.entries for name in entry.names[:1]):
             table.not_run(checks[name], "there is no node to test")
-    return Choice(table.runs, tuple(table.entries.values()), tuple(table.verdicts), tuple(dict.fromkeys(table.notes)))
+    return Choice(tuple(table.runs), tuple(table.entries.values()), tuple(table.verdicts),
+                  tuple(dict.fromkeys(table.notes)))
 
 
 class _Table:
@@ -68,15 +78,15 @@ class _Table:
 
     def __init__(self, nodes: tuple[str, ...]) -> None:
         self.nodes = nodes
-        self.runs: dict[str, tuple[str, ...]] = {}
+        self.runs: list[Chosen] = []
         self.entries: dict[str, PlannedEntry] = {}
         self.verdicts: list[Verdict] = []
         self.notes: list[str] = []
 
-    def add(self, options: list[_Option]) -> None:
+    def add(self, entry: SuiteEntry, options: list[_Option]) -> None:
         pick = next((o for o in options if o.ready), None) or next((o for o in options if o.runs_on), None)
         if pick is not None:
-            self._run(pick)
+            self._run(pick, entry)
             for option in options:
                 if option is not pick and option.check.name not in self.entries:
                     self._say(option.check, Status.NOT_NEEDED, f"{pick.check.name} is used instead")
@@ -87,14 +97,17 @@ class _Table:
         else:
             self._none(options)
 
-    def _run(self, option: _Option) -> None:
+    def _run(self, option: _Option, entry: SuiteEntry) -> None:
         name = option.check.name
-        if name in self.runs:
+        one = Chosen(name, option.runs_on, _over(entry, option.check), entry.params.get(name, {}))
+        if one in self.runs:
             return      # chosen twice runs once
-        self._say(option.check, None, "")
-        self.verdicts += option.failed
-        self.verdicts += [plan_verdict(name, Subject((n,)), Status.NOT_RUN, why) for n, why in option.without.items()]
-        self.runs[name] = option.runs_on
+        if not any(other.check == name for other in self.runs):
+            self._say(option.check, None, "")
+            self.verdicts += option.failed
+            self.verdicts += [plan_verdict(name, Subject((n,)), Status.NOT_RUN, why)
+                              for n, why in option.without.items()]
+        self.runs.append(one)
 
     def _none(self, options: list[_Option]) -> None:
         """No alternative can run anywhere, though hardware is there: one of them stands for the entry."""
@@ -115,12 +128,14 @@ class _Table:
         self.entries[check.name] = PlannedEntry(check.name, check.title, check.scope, status, reason)
 
 
-def _examine(check: Check, facts: Facts, nodes: tuple[str, ...]) -> _Option:
+def _over(entry: SuiteEntry, check: Check) -> tuple[Layout, ...]:
+    return in_order(entry.over or check.possible[:1])
+
+
+def _examine(check: Check, facts: Facts, nodes: tuple[str, ...], entry: SuiteEntry) -> _Option:
     option = _Option(check)
     if check.impact is Impact.DESTRUCTIVE:
         return replace(option, blocked="destructive checks are refused")
-    if check.scope not in _SCOPES:
-        return replace(option, blocked=f"tests of each {check.scope.value} are not possible yet")
     left = nodes
     failed: list[Verdict] = []
     for word in (w for w in check.needs if w in HARDWARE):
@@ -132,7 +147,7 @@ def _examine(check: Check, facts: Facts, nodes: tuple[str, ...]) -> _Option:
         if program not in facts.programs:
             why = facts.unbuilt.get(program, "it has not been built yet")
             return replace(option, blocked=f"{program} could not be built: {why}", failed=tuple(failed))
-    return _runnable(_with_tools(replace(option, failed=tuple(failed)), facts, left))
+    return _runnable(_with_tools(replace(option, failed=tuple(failed)), facts, left), _over(entry, check))
 
 
 def _hardware(option: _Option, word: str, facts: Facts, nodes: tuple[str, ...]) -> tuple[_Option, tuple[str, ...]]:
@@ -175,8 +190,8 @@ def _with_tools(option: _Option, facts: Facts, nodes: tuple[str, ...]) -> _Optio
     return replace(option, blocked="no node has the hardware")
 
 
-def _runnable(option: _Option) -> _Option:
+def _runnable(option: _Option, over: Sequence[Layout]) -> _Option:
     """A pair needs two nodes."""
-    if option.check.scope is Scope.PAIR and len(option.runs_on) == 1:
+    if len(option.runs_on) == 1 and all(layout in TWO_NODES for layout in over):
         return replace(option, runs_on=(), blocked=f"a pair needs two nodes, there is only {option.runs_on[0]}")
     return option

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
-from hpcadmin.check import Check, Params
+from hpcadmin.check import Check, Layout, Params
 from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, locate, read_toml
@@ -23,11 +23,13 @@ Pairs = Union[str, int]
 class SuiteEntry:
     """One check of a suite, or several of which the first that can run on every node does.
 
-    params: check name -> what the suite or the site sets for it.
+    params: check name -> what the suite or the site sets for it. over: the layouts of its tests, () for each check's
+    usual one. Entries of one check with other params or layouts run beside each other.
     """
 
     names: tuple[str, ...]
     params: Mapping[str, Params] = field(default_factory=dict)
+    over: tuple[Layout, ...] = ()
 
     def params_for(self, check: Check) -> dict[str, str | int | float | bool]:
         """The check's own defaults, with what the suite and the site changed."""
@@ -183,7 +185,7 @@ def _override(suite: Suite, site: Site, checks: Mapping[str, Check]) -> Suite:
     params = reader.params_by_check(table.get("params", {}), {n for e in suite.entries for n in e.names})
     entries = tuple(
         SuiteEntry(e.names, {n: {**e.params.get(n, {}), **params.get(n, {})} for n in e.names
-                             if n in e.params or n in params})
+                             if n in e.params or n in params}, e.over)
         for e in suite.entries)
     env = {**suite.env, **reader.env(table.get("env", {}))}
     return Suite(suite.name, suite.title, entries, env, reader.pairs(table.get("pairs", suite.pairs)))
@@ -209,7 +211,7 @@ class _SuiteReader:
                      self.env(tables.get("env", {})), self.pairs(tables.get("pairs", "all")))
 
     def entry(self, table: Mapping[str, Any]) -> SuiteEntry:
-        self.only_keys(table, {"check", "one_of", "params"})
+        self.only_keys(table, {"check", "one_of", "over", "params"})
         if ("check" in table) == ("one_of" in table):
             raise self.error("entry", "must have either check = \"…\" or one_of = [\"…\", \"…\"]")
         names = [table["check"]] if "check" in table else table["one_of"]
@@ -217,10 +219,22 @@ class _SuiteReader:
             raise self.error("one_of" if "one_of" in table else "check", "must name checks")
         for name in names:
             self.known(name)
-        raw = table.get("params", {})
+        raw, over = table.get("params", {}), self.over(table.get("over", []), names)
         if "check" in table:
-            return SuiteEntry((names[0],), {names[0]: self.params(self.checks[names[0]], raw)} if raw else {})
-        return SuiteEntry(tuple(names), self.params_by_check(raw, set(names)))
+            return SuiteEntry((names[0],), {names[0]: self.params(self.checks[names[0]], raw)} if raw else {}, over)
+        return SuiteEntry(tuple(names), self.params_by_check(raw, set(names)), over)
+
+    def over(self, raw: Any, names: list[str]) -> tuple[Layout, ...]:
+        """One layout or several, which each of the checks must be able to do."""
+        words = [raw] if isinstance(raw, str) else raw
+        if not isinstance(words, list) or not all(isinstance(w, str) for w in words) or len(set(words)) != len(words):
+            raise self.error("over", "must be a layout or a list of different layouts")
+        for word in words:
+            for name in names:
+                possible = [layout.value for layout in self.checks[name].possible]
+                if word not in possible:
+                    raise self.error("over", f"{word!r} is no layout of {name}; it has: {', '.join(possible)}")
+        return tuple(Layout(word) for word in words)
 
     def params_by_check(self, raw: Any, names: set[str]) -> dict[str, Params]:
         if not isinstance(raw, dict):

@@ -16,7 +16,7 @@ from hpcadmin.frames import Frame
 from hpcadmin.isolate import explain
 from hpcadmin.judge import doubtful, judge
 from hpcadmin.model import Inventory
-from hpcadmin.plan import context_of, make_plan, params_of
+from hpcadmin.plan import context_of, make_plan
 from hpcadmin.plan_facts import Facts, gather
 from hpcadmin.registry import Suite, load_checks, load_suite
 from hpcadmin.repeats import again
@@ -322,18 +322,21 @@ class _Run:
         self.s.job_ids = [*before, *own.ids]
 
     def _result(self, run: JobRun, test_id: str) -> None:
-        self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id))
+        first = run.tests[test_id].before
+        before = run.collector.frames(first) if first in run.tests and not run.why_missing(first) else ()
+        self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id), before=before)
 
-    def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str, not_run: str = "") -> None:
+    def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str, not_run: str = "",
+              before: Sequence[Frame] = ()) -> None:
         """Read a test's outputs, and keep its measurements at once."""
         assert self.facts is not None  # noqa: S101
         check = self.s.checks[test.check]
-        context = context_of(check, params_of(self.s.suite, check), self.facts, test)
+        context = context_of(check, self.facts, test)
         if not_run:
             result = TestResult(test, not_run=not_run, simulated=context.simulated)
             self.s.progress.failure(f"{test.check} {test.subject} not run: {not_run}")
         else:
-            result = read_result(test, frames, missing, check, context)
+            result = read_result(test, frames, missing, check, context, before=before)
         self.results[test.id] = result
         append_lines(self.folder.path, "measurements.jsonl",
                      [Measured(test.id, test.check, test.attempt, m) for m in result.measurements])

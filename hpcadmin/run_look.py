@@ -43,6 +43,7 @@ class Wanted:
     tools: tuple[str, ...]                       # names to be looked for on the nodes
     programs: Mapping[str, Path]                 # program of ours -> where it lies once it is built
     sources: Mapping[str, Path]
+    also: tuple[str, ...] = ()                   # looked for beside them; that they are unknown is no reason to look
 
     @property
     def unbuilt(self) -> tuple[str, ...]:
@@ -63,11 +64,12 @@ def wanted(suite: Suite, checks: Mapping[str, Check], site: Site, bins: Path) ->
     """What the checks of the suite need. Raises StoreError when a source of ours is missing."""
     used = [checks[name] for entry in suite.entries for name in entry.names]
     tools = dict.fromkeys(n for c in used for n in c.needs if n not in HARDWARE and not _path_of(site, n))
+    also = dict.fromkeys(n for c in used for n in c.uses if n not in tools and not _path_of(site, n))
     programs = dict.fromkeys(p for c in used for p in c.builds)
     folder = data_dir("checks") / "src"
     sources = {p: folder / f"{p}.c" for p in programs}
     hashed = bins / _hash(sources.values(), _compiler(site))
-    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources)
+    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources, tuple(also))
 
 
 def _path_of(site: Site, tool: str) -> str:
@@ -102,7 +104,7 @@ def needed(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
 def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, folder: Path,
              sources: Path) -> tuple[PlannedJob, dict[str, PlannedTest]]:
     """The job that looks; its files are written into `folder`, copies of our sources into `sources`."""
-    write_atomic(folder / "probe.sh", probe_script(tools=want.tools))
+    write_atomic(folder / "probe.sh", probe_script(tools=(*want.tools, *want.also)))
     token = new_token()
     tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
         ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Role, Step
 from hpcadmin.errors import HpcadminError
@@ -12,16 +13,20 @@ from hpcadmin.rundata import PlannedTest, TestResult
 from hpcadmin.text import printable
 
 
-def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check: Check, context: Context) -> TestResult:
-    """The result of a test. missing: why not all outputs are there, "" when they are."""
+def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check: Check, context: Context,
+                *, before: Sequence[Frame] = ()) -> TestResult:
+    """The result of a test. missing: why not all outputs are there, "" when they are. before: the outputs of the same
+    steps before the load; where one of them says nothing, they are left out."""
     simulated = context.simulated
+    first = [] if _unusable(test, before) else [output_of(test, f, "before") for f in before]
     outputs = tuple(dict.fromkeys(f.ref for f in frames))
     error = missing or _unusable(test, frames)
     measurements: tuple[Measurement, ...] = ()
     if not error:
         try:
-            found = guarded(check, "parse", lambda: check.parse([output_of(test, f) for f in frames], context))
-            measurements = _sound(found)
+            outputs_now = [output_of(test, f, test.when) for f in frames]
+            found = guarded(check, "parse", lambda: check.parse([*first, *outputs_now], context))
+            measurements = _sound(found, test.when)
         except HpcadminError as exc:
             error = printable(str(exc), limit=500)
     return TestResult(test, measurements, error, outputs=outputs, simulated=simulated,
@@ -34,19 +39,19 @@ def _silent(frame: Frame) -> bool:
     return frame.role == "ranks" and "timeout" in frame.flags and "truncated" not in frame.flags and own
 
 
-def _sound(found: object) -> tuple[Measurement, ...]:
+def _sound(found: object, when: str = "") -> tuple[Measurement, ...]:
     if not isinstance(found, (list, tuple)) or not all(isinstance(m, Measurement) for m in found):
         raise ParseError("the check's parser returned something else than measurements")
     if not found:
         raise ParseError("the check's parser found nothing")
-    return tuple(found)
+    return tuple(replace(m, mode=m.mode or "after the load") for m in found) if when == "after" else tuple(found)
 
 
-def output_of(test: PlannedTest, frame: Frame) -> Output:
+def output_of(test: PlannedTest, frame: Frame, when: str = "") -> Output:
     return Output(
         text=frame.body.decode("utf-8", "surrogateescape"), exit_status=frame.status, role=Role(frame.role),
         node=frame.node, timed_out="timeout" in frame.flags, truncated="truncated" in frame.flags,
-        started=frame.start, ended=frame.end, ref=frame.ref, step=test.steps[frame.step].name)
+        started=frame.start, ended=frame.end, ref=frame.ref, step=test.steps[frame.step].name, when=when)
 
 
 def _unusable(test: PlannedTest, frames: Sequence[Frame]) -> str:

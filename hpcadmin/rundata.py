@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hpcadmin import records
-from hpcadmin.check import Limit, Measurement, Scope, Status, Step, Subject, Verdict
+from hpcadmin.check import Layout, Limit, Measurement, Params, Scope, Status, Step, Subject, Verdict
 from hpcadmin.errors import StoreError
 from hpcadmin.files import read_bounded, write_atomic
 from hpcadmin.model import Inventory
@@ -65,7 +65,11 @@ class PlannedEntry:
 
 @dataclass(frozen=True)
 class PlannedTest:
-    """One check on one subject: what is started, and where."""
+    """One check on one subject: what is started, and where.
+
+    rail, ports, gpu: what of its nodes it is about (Context). ports: by name, one for each node, or one that is called
+    the same on all of them. params: what the suite sets. before: the test whose outputs this one is given too.
+    """
 
     id: str                             # "t0001"; unique in the run, also over repetitions
     check: str
@@ -77,6 +81,13 @@ class PlannedTest:
     attempt: int = 1                    # 2 and more: measured again
     repeats: str = ""                   # id of the first test that this one repeats
     alone: bool = False                 # a repetition with nothing beside it
+    layout: Layout | None = None
+    rail: int | None = None
+    ports: tuple[str, ...] = ()
+    gpu: int | None = None
+    params: Params = field(default_factory=dict)
+    when: str = ""                      # "before" or "after" the load
+    before: str = ""
 
 
 @dataclass(frozen=True)

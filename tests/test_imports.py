@@ -12,10 +12,11 @@ ROOT = Path(__file__).resolve().parent.parent / "hpcadmin"
 LAYERS: dict[str, int] = {
     "__init__": 0, "errors": 0, "model": 0, "text": 0,
     "check": 1, "gpu_types": 1, "hosts": 1, "resources": 1, "records": 1, "files": 1,
-    "site": 2, "site_topology": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
+    "site": 2, "site_topology": 2, "site_tools": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
     "facts": 3, "documents": 3, "gathered": 3, "inventory": 3,
     "traits": 3, "oddones": 3, "topology": 3, "nccl_topology": 3, "topology_text": 3, "topology_svg": 5,
-    "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "repeats": 3, "judge": 3, "catalogue": 3,
+    "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "plan_layouts": 3,
+    "tools": 3, "repeats": 3, "judge": 3, "catalogue": 3,
     "ceilings": 3, "limits_lint": 3,
     "isolate": 3, "peers": 3, "fabric": 3, "fabric_text": 3,
     "anonymise": 3, "pseudonyms": 3, "order": 3, "differences": 3, "sharing": 3, "inventory_diff": 3, "device_diff": 3,
@@ -23,7 +24,7 @@ LAYERS: dict[str, int] = {
     "remote": 4, "slurm": 4, "store": 4, "lab": 4,
     "conf_files": 5, "discovery": 5, "intake": 5, "reading": 5, "sources": 5, "bmcs": 5, "giveaway": 5, "proof": 5,
     "conf_live": 5, "conf_write": 5, "conf_install": 5,
-    "run": 5, "run_folder": 5, "run_job": 5, "run_own": 5, "run_look": 5,
+    "run": 5, "run_folder": 5, "run_job": 5, "run_own": 5, "run_look": 5, "run_tools": 5,
     "run_progress": 5, "run_results": 5, "run_nodes": 5, "report": 5, "health": 5,
     "cli": 6, "__main__": 7,
 }

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from hpcadmin.check import Check, Context, Impact, JobRequest, NodeView, Ready, Role, Scope, Status, Step
 from hpcadmin.inventory import node_view
 from hpcadmin.model import Gpu, Inventory, MigDevice, Nic, Node
-from hpcadmin.plan import MEET_S, PORTS, PORTS_FROM, context_of, make_plan, rounds, time_limit_min, unfit
+from hpcadmin.plan import MEET_S, PORTS, PORTS_FROM, context_of, make_plan, time_limit_min, unfit
 from hpcadmin.plan_facts import Facts, gather
+from hpcadmin.plan_layouts import rounds
 from hpcadmin.registry import Suite, SuiteEntry, load_checks
 from hpcadmin.repeats import again
 from hpcadmin.rundata import Plan, SkippedNode
-from hpcadmin.site import NodeGroup, Site, Tool
+from hpcadmin.site import NodeGroup, Site
+from hpcadmin.site_tools import Tool
 
 NODES = ("n1", "n2", "n3", "n4")
 
@@ -37,7 +39,7 @@ def plan_of(*checks: Check, entries: "tuple[tuple[str, ...], ...] | None" = None
 @given(st.integers(0, 33))
 def test_every_pair_once_in_disjoint_rounds(count: int) -> None:
     nodes = list(range(count))
-    plan = rounds(nodes)
+    plan = list(rounds(nodes))
     assert sorted(p for r in plan for p in r) == sorted(combinations(nodes, 2))
     for pairs in plan:
         used = [n for pair in pairs for n in pair]
@@ -214,7 +216,7 @@ def test_where_tools_lie_differently_the_name_is_used() -> None:
     paths = {"n1": {"t": "/a/t"}, "n2": {"t": "/b/t"}, "n3": {"t": "/a/t"}}
     facts = Facts({n: NodeView(n) for n in NODES}, tools=paths)
     plan = plan_of(check("c", Scope.PAIR, needs=("t",)), facts=facts, nodes=("n1", "n2", "n3"))
-    seen = {t.subject.nodes: context_of(check("c", needs=("t",)), {}, facts, t).tools["t"] for t in plan.tests}
+    seen = {t.subject.nodes: context_of(check("c", needs=("t",)), facts, t).tools["t"] for t in plan.tests}
     assert seen == {("n1", "n2"): "t", ("n1", "n3"): "/a/t", ("n2", "n3"): "t"}
 
 
