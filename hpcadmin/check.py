@@ -14,12 +14,13 @@ from typing import Union
 from hpcadmin.errors import ParseError
 
 __all__ = [
-    "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView", "Output",
+    "DERIVED", "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView", "Output",
     "ParseError", "PortView", "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
     "Way",
 ]
 
 Value = Union[float, int, str]
+DERIVED = "derived:"     # how the source of a limit begins that was worked out from the hardware, and not published
 Params = Mapping[str, Union[str, int, float, bool]]
 
 
@@ -362,7 +363,12 @@ class Limit:
             parts.append(f"at least {self.min:g}{slack}")
         if self.max is not None:
             parts.append(f"at most {self.max:g}{slack.replace('-', '+')}")
-        return " ".join([" and ".join(parts), self.unit]).strip()
+        return " ".join([" and ".join(parts), self.unit]).strip() + (" (derived)" if self.derived else "")
+
+    @property
+    def derived(self) -> bool:
+        """Worked out from the hardware that was found, where no limit is known."""
+        return self.source.startswith(DERIVED)
 
 
 @dataclass(frozen=True)
@@ -376,7 +382,7 @@ class Verdict:
     test: str = ""                               # id in plan.json
     measurement: Measurement | None = None
     limit: Limit | None = None
-    basis: str = ""                              # limit, peers, expected, output, plan
+    basis: str = ""                              # limit, derived, peers, expected, output, plan
     attempt: int = 1
     outputs: tuple[str, ...] = ()                # raw outputs, as paths in the run folder
     simulated: str = ""
