@@ -507,11 +507,11 @@ def listening(port):
 @pytest.fixture
 def write_bw(trees, tmp_path):
     """Runs server and client on this machine with the same arguments; returns both outputs and statuses."""
-    program = str(trees / "8xH100/bin/ib_write_bw")
     variables = {"PATH": "/usr/bin:/bin", "HPCADMIN_SIM_DIR": str(trees / "8xH100")}
 
-    def run(*argv, client=None):
+    def run(*argv, client=None, program="ib_write_bw"):
         import time
+        program = str(trees / "8xH100/bin" / program)
         port = str(free_port())
         ends = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": variables}
         with subprocess.Popen([program, "-d", "mlx5_0", "-p", port, *argv], **ends) as server:
@@ -543,6 +543,21 @@ def test_write_bandwidth_on_both_sides(write_bw, argv):
     told = [dict(re.findall(r" (local|remote) address: (.+)", text)) for text in (server, client)]
     assert told[0]["local"] == told[1]["remote"] != told[0]["remote"] == told[1]["local"]
     assert sides[0].both_ways == ("-b" in argv)
+
+
+@pytest.mark.parametrize("name", ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_send_lat"])
+def test_what_our_checks_read_of_the_kin(write_bw, name):
+    from hpcadmin.check import Context, NodeView, Output, Role
+    from hpcadmin.registry import load_checks
+    check = load_checks()[name]
+    views = tuple(NodeView(n, rdma_devices=(d,), simulated="8xH100") for n, d in (("n1", "mlx5_0"), ("n2", "mlx5_1")))
+    argv = ("-n", "200", "-s", str(check.params["size"]))
+    sides = write_bw(*argv, program=name)
+    outputs = [Output(text, status, role, node.name)
+               for (text, status), role, node in zip(sides, (Role.SERVER, Role.CLIENT), views, strict=True)]
+    key, *_ = check.parse(outputs, Context(nodes=views, params=check.params))
+    assert key.key and 0 < key.value < 1e6 and not key.warnings
+    assert (key.name, key.transport) == ("t_typical" if "_lat" in name else "bandwidth", "InfiniBand RC")
 
 
 def test_all_sizes(write_bw):

@@ -13,9 +13,11 @@ from hpcadmin.errors import LabError
 
 SOURCES = Path(__file__).resolve().parent / "standins"
 SCRIPTS = ("nvidia-smi", "ibstat")
-PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "all_reduce_perf": ("mpicc", ()),
-    "ib_write_bw": ("cc", ("-pthread",)),
+# Name -> source, compiler, options. perftest.c knows by its name which program it is.
+PROGRAMS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "all_reduce_perf": ("all_reduce_perf.c", "mpicc", ()),
+    **dict.fromkeys(("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_send_lat"),
+                    ("perftest.c", "cc", ("-pthread",))),
 }
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
@@ -44,8 +46,13 @@ def build_programs() -> Path:
     except OSError as exc:
         raise LabError(f"the stand-ins cannot be built: {exc.strerror}", where=str(cache.parent)) from exc
     try:
-        for name, (compiler, flags) in PROGRAMS.items():
-            _compile(compiler, (*CFLAGS, *flags, "-o", str(fresh / name), str(SOURCES / f"{name}.c"), "-lm"), name)
+        same: dict[str, Path] = {}
+        for name, (source, compiler, flags) in PROGRAMS.items():
+            if source in same:
+                shutil.copyfile(same[source], fresh / name)
+                continue
+            same[source] = fresh / name
+            _compile(compiler, (*CFLAGS, *flags, "-o", str(fresh / name), str(SOURCES / source), "-lm"), name)
         fresh.chmod(0o755)
         try:
             fresh.rename(cache)

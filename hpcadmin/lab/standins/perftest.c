@@ -1,14 +1,17 @@
-/* Stand-in for perftest's ib_write_bw on nodes with simulated HCAs: a real transfer over TCP between server and client,
- * with perftest's command line and tables. What is printed is what TCP carried between the two hosts.
+/* Stand-in for perftest on nodes with simulated HCAs: a real transfer over TCP between server and client, with perftest's
+ * command line and tables. What is printed is what TCP carried between the two hosts. Its name says which program it is:
+ * ib_write_bw, ib_read_bw (the server sends), ib_send_bw, ib_write_lat, ib_send_lat (messages go back and forth).
  *
  * Both sides run the same protocol on one connection. A frame is a kind (one byte), a length (three bytes) and so many
  * bytes: DATA, END (the sender is done), ACK (the reader has it all; only then does the sender's clock stop) and RESULT
- * (the sender's values, so that the server prints the client's). One way: the client sends. Both ways (-b): both send.
+ * (the sender's values, so that the other prints them). One way: the client sends, or the server of a read. Both ways
+ * (-b): both send. Latency: DATA is answered with DATA.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -33,6 +36,10 @@ static struct {
     int ib_port, port, qps, depth, duration, gid, mtu, gbits, both, all;
     long size, iters;
 } opt = {.ib_port = 1, .port = 18515, .qps = 1, .depth = 128, .gid = -1, .mtu = 4096, .size = 65536, .iters = 5000};
+
+enum verb { WRITE, READ, SEND };
+static enum verb verb = WRITE;
+static int latency;
 
 struct address { unsigned lid, qpn, psn, rkey; unsigned long long vaddr; };
 struct result { unsigned long long messages; double seconds; };
@@ -61,6 +68,26 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What the program is, from its name. */
+static void take_name(const char *path)
+{
+    const char *name = strrchr(path, '/');
+
+    name = name ? name + 1 : path;
+    verb = strstr(name, "_read_") ? READ : strstr(name, "_send_") ? SEND : WRITE;
+    latency = strstr(name, "_lat") != NULL;
+    if (latency) {
+        opt.size = 2;
+        opt.iters = 1000;
+    }
+}
+
+/* Whether this side sends data in a test of bandwidth. */
+static int sends(void)
+{
+    return opt.both || (verb == READ ? !opt.server : opt.server != NULL);
 }
 
 /* --- the command line */
@@ -153,6 +180,8 @@ static void parse_options(int argc, char **argv)
     }
     if (optind < argc - 1)
         die(" Invalid Command line. Please check command rerun \n");
+    if (latency && (opt.duration || opt.both))
+        die(" Only a number of iterations is simulated\n");
     if (opt.all && opt.duration)
         die(" run_all_sizes (-a) mode is not supported with duration (-D)\n");
     opt.server = optind < argc ? argv[optind] : NULL;
@@ -300,7 +329,7 @@ static int finished(void)
     int done;
 
     pthread_mutex_lock(&link_.lock);
-    done = link_.told && (link_.acked || !(opt.server || opt.both));
+    done = link_.told && (link_.acked || !sends());
     pthread_mutex_unlock(&link_.lock);
     return done;
 }
@@ -399,7 +428,7 @@ static void measure(long size)
     link_.received = 0;
     if (pthread_create(&thread, NULL, reader, NULL))
         die(" Couldn't create thread\n");
-    if (opt.server || opt.both)
+    if (sends())
         good = transmit(size, &own);
     /* The server tells its result last: its reader has then seen the client's. */
     if (good && opt.server)
@@ -415,6 +444,58 @@ static void measure(long size)
     if (link_.peer.messages && link_.received != link_.peer.messages * (unsigned long long)size)
         die(" Failed to exchange data between server and clients\n");
     print_row(size, own, link_.peer);
+}
+
+/* --- latency */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int receive_message(long size)
+{
+    static unsigned char data[MAX_FRAME];
+    uint32_t head;
+
+    for (long left = size; left > 0;) {
+        if (!read_all(&head, sizeof head))
+            return 0;
+        head = ntohl(head);
+        if (head >> 24 != DATA || (long)(head & 0xffffff) > left || !read_all(data, head & 0xffffff))
+            return 0;
+        left -= (long)(head & 0xffffff);
+    }
+    return 1;
+}
+
+/* Half of each round trip, as this side sees it. A round trip of the server begins with its answer. */
+static void measure_latency(long size)
+{
+    double *half = calloc((size_t)opt.iters, sizeof *half), sum = 0, squares = 0, average, before = now();
+    int good = half != NULL;
+
+    if (good && !opt.server)
+        good = receive_message(size);
+    for (long i = 0; good && i < opt.iters; i++) {
+        before = now();
+        good = send_messages(size, 1) && ((!opt.server && i == opt.iters - 1) || receive_message(size));
+        half[i] = (now() - before) * 5e5;
+        if (!opt.server && i == opt.iters - 1)      /* nothing comes after the last answer */
+            half[i] = half[i ? i - 1 : 0];
+        sum += half[i];
+    }
+    if (!good)
+        die(" Completion with error\n Failed status 12: wr_id 0 syndrom 0x81\n");
+    average = sum / (double)opt.iters;
+    for (long i = 0; i < opt.iters; i++)
+        squares += (half[i] - average) * (half[i] - average);
+    qsort(half, (size_t)opt.iters, sizeof *half, by_value);
+    printf(" %-7ld %ld          %-7.2f        %-7.2f      %-7.2f\t     %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n", size,
+           opt.iters, half[0], half[opt.iters - 1], half[opt.iters / 2], average, sqrt(squares / (double)opt.iters),
+           half[opt.iters * 99 / 100], half[opt.iters * 999 / 1000]);
+    free(half);
 }
 
 /* --- connection and tables */
@@ -489,19 +570,23 @@ static struct address exchange(struct address self)
 
 static void print_head(void)
 {
-    if (opt.duration)
+    if (opt.duration && !latency)
         printf("WARNING: BW peak won't be measured in this run.\n");
-    printf(RULE "                    RDMA_Write %sBW Test\n", opt.both ? "Bidirectional " : "");
+    printf(RULE "                    %s %s%s Test\n", verb == SEND ? "Send" : verb == READ ? "RDMA_Read" : "RDMA_Write",
+           opt.both ? "Bidirectional " : "", latency ? "Latency" : "BW");
     printf(" Dual-port       : OFF\t\tDevice         : %s\n", opt.device);
     printf(" Number of qps   : %d\t\tTransport type : IB\n", opt.qps);
     printf(" Connection type : RC\t\tUsing SRQ      : OFF\n");
     printf(" PCIe relax order: ON\t\tLock-free      : OFF\n ibv_wr* API     : ON\t\tUsing Enhanced Reorder      : OFF\n");
     if (opt.server || opt.both)
-        printf(" TX depth        : %d\n", opt.depth);
-    printf(" CQ Moderation   : 1\n CQE Poll Batch  : Dynamic\n Mtu             : %d[B]\n Link type       : IB\n", opt.mtu);
+        printf(" TX depth        : %d\n", latency ? 1 : opt.depth);
+    if (!latency)
+        printf(" CQ Moderation   : 1\n CQE Poll Batch  : Dynamic\n");
+    printf(" Mtu             : %d[B]\n Link type       : IB\n", opt.mtu);
     if (opt.gid >= 0)
         printf(" GID index       : %d\n", opt.gid);
-    printf(" Max inline data : 0[B]\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" RULE);
+    printf(verb == READ ? " Outstand reads  : 16\n" : " Max inline data : 0[B]\n");
+    printf(" rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" RULE);
 }
 
 static void print_address(const char *whose, struct address one)
@@ -518,6 +603,7 @@ int main(int argc, char **argv)
     int yes = 1;
 
     signal(SIGPIPE, SIG_IGN);
+    take_name(argv[0]);
     parse_options(argc, argv);
     find_device();
     self = own_address();
@@ -536,13 +622,14 @@ int main(int argc, char **argv)
     print_address("local", self);
     peer = exchange(self);
     print_address("remote", peer);
-    printf(RULE " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]\n", opt.gbits ? "Gb/sec" : "MB/sec",
-           opt.gbits ? "Gb/sec" : "MB/sec");
-    if (opt.all)
-        for (long size = 2; size <= LARGEST_MESSAGE; size *= 2)
-            measure(size);
+    if (latency)
+        printf(RULE " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
+               "99%% percentile[usec]   99.9%% percentile[usec] \n");
     else
-        measure(opt.size);
+        printf(RULE " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]\n",
+               opt.gbits ? "Gb/sec" : "MB/sec", opt.gbits ? "Gb/sec" : "MB/sec");
+    for (long size = opt.all ? 2 : opt.size; size <= (opt.all ? LARGEST_MESSAGE : opt.size); size *= 2)
+        (latency ? measure_latency : measure)(size);
     printf(RULE);
     close(link_.socket);
     return 0;
