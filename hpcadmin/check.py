@@ -148,6 +148,7 @@ class Step:
     nodes: where it runs; empty means all nodes of the test. For SERVER and CLIENT exactly one node each.
     gpus_per_task: the step gets that many GPUs a node for each of its tasks there, and every task of a node sees all
     of them (GPUs reach each other over NVLink only then; nccl-tests takes the device of its local rank).
+    under: what starts the command in its own process, as ("/usr/bin/numactl", "--cpunodebind=1").
     """
 
     argv: tuple[str, ...]
@@ -160,6 +161,7 @@ class Step:
     timeout_s: float = 60.0
     name: str = ""
     job: JobRequest | None = None
+    under: tuple[str, ...] = ()
     way: Way = field(default_factory=Way)
 
 
@@ -210,6 +212,7 @@ class NodeView:
     ports: tuple[PortView, ...] = ()    # of the RDMA devices, in their order
     gpu_numa: tuple[int | None, ...] = ()   # NUMA node by GPU index; (): not known of any
     simulated: str = ""                 # name of the hardware profile; "" on a real node
+    accepted: bool = False              # somebody accepted this; False: it was only seen, just before the tests
 
 
 @dataclass(frozen=True)

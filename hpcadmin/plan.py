@@ -231,7 +231,8 @@ def unfit(steps: Sequence[Step]) -> str:
     if not steps:
         return "the check has no steps"
     for step in steps:
-        if not step.argv or not step.argv[0] or step.argv[0].startswith("-") or any("\0" in w for w in step.argv):
+        if not step.argv or not step.argv[0] or step.argv[0].startswith("-") or any(
+                "\0" in word for word in (*step.under, *step.argv)):
             return "a step has no command that can be run"
         if step.role in (Role.SERVER, Role.CLIENT) and len(step.nodes) != 1:
             return f"a {step.role.value} must be on one node"
