@@ -264,7 +264,7 @@ def test_pmix_is_told_the_nodes_of_the_step_in_place_of_the_jobs(tmp_path: Path)
     told = script(("n1", "n2"), "pmix_v4")
     assert "    export SLURM_JOB_NODELIST='n[1-2]' SLURM_NODELIST='n[1-2]'\n    ranks t0001 0 n1 " in told
     assert "-w 'n[1-2]' sh -c \"$LATER\" sh prog 'a b'\n" in told
-    assert "SLURM_NODELIST" not in script(("n1", "n2"), "pmi2")
+    assert "SLURM_JOB_NODELIST" not in script(("n1", "n2"), "pmi2")
     assert "PMIX" not in script(("n1", "n2"), "none")
 
 

@@ -132,7 +132,82 @@ server_on_node() {
     packed "$s_out"
 }
 
-# ---- in the driver: each call leaves $TMPD/ID.STEP.frame
+# ---- around a command: what its tool needs to be found
+
+# gone WORDS: the command cannot be started; with what the module system had to say.
+gone() {
+    g_said=$(grep -v '^[[:space:]]*$' "$x_said" 2>/dev/null | head -n 6 | cut -c 1-300 | tr -s '[:space:]' ' ')
+    printf 'hpcadmin: %s\n' "$1${g_said:+: $g_said}"
+    [ "$x_said" = /dev/null ] || rm -f "$x_said"
+    trap - EXIT
+    exit 78
+}
+
+# module_command: define `module`, as login shells have it. OpenHPC's lmod.sh does nothing where it sees a job.
+module_command() {
+    x_nodes=${SLURM_NODELIST-}
+    unset SLURM_NODELIST PBS_NODEFILE
+    x_shell=sh
+    case ${BASH:-} in */bash) x_shell=bash ;; esac
+    if [ -n "$MODULES_INIT" ]; then
+        [ -r "$MODULES_INIT" ] || gone "$MODULES_INIT, of [modules] init, cannot be read"
+        . "$MODULES_INIT"
+    elif ! command -v module >/dev/null 2>&1; then
+        [ -r /etc/profile.d/00-modulepath.sh ] && . /etc/profile.d/00-modulepath.sh
+        for x_file in /etc/profile.d/lmod.sh /etc/profile.d/modules.sh /etc/profile.d/z00_lmod.sh \
+            "${LMOD_PKG:-/usr/share/lmod/lmod}/init/$x_shell" "${MODULESHOME:-/usr/share/modules}/init/$x_shell" \
+            "/usr/share/Modules/init/$x_shell"; do
+            [ -r "$x_file" ] && . "$x_file"
+            command -v module >/dev/null 2>&1 && break
+        done
+    fi
+    [ -z "$x_nodes" ] || { SLURM_NODELIST=$x_nodes; export SLURM_NODELIST; }
+}
+
+# with N FOLDER... M MODULE... CMD...: CMD with N folders after those of PATH and M environment modules loaded; in bash
+# where there is one, because sites' own start files are written for it.
+with() {
+    case ${BASH:-} in */bash) ;; *) command -v bash >/dev/null 2>&1 && exec bash "$SELF" with "$@" ;; esac
+    x_count=$1 x_folders=''
+    shift
+    while [ "$x_count" -gt 0 ]; do x_folders=$x_folders:$1 x_count=$((x_count - 1)); shift; done
+    x_count=$1
+    shift
+    if [ "$x_count" -gt 0 ]; then
+        x_said=$(mktemp "${TMPDIR:-/tmp}/hpcadmin.XXXXXX") || x_said=/dev/null
+        trap 'gone "the environment modules ended the shell"' EXIT
+        module_command >"$x_said" 2>&1
+        command -v module >/dev/null 2>&1 || gone "there is no command module here: neither Lmod nor Environment Modules"
+        [ -z "$MODULE_PATHS" ] || module use "$MODULE_PATHS" >"$x_said" 2>&1
+        while [ "$x_count" -gt 0 ]; do
+            module load "$1" >"$x_said" 2>&1 || gone "module load $1"
+            # Modules 3 prints what went wrong and returns 0.
+            grep -q '^[^[:space:]]*:ERROR:' "$x_said" && gone "module load $1"
+            x_count=$((x_count - 1))
+            shift
+        done
+        trap - EXIT
+        [ "$x_said" = /dev/null ] || rm -f "$x_said"
+    fi
+    PATH=$PATH$x_folders
+    export PATH
+    unset SLURM_EXPORT_ENV          # with NONE, srun would leave behind what the modules have set
+    exec "$@"
+}
+
+# within IMAGE CMD...: CMD in a container, with the node's GPUs.
+within() {
+    y_image=$1 y_gpus=''
+    shift
+    y_run=$(command -v apptainer || command -v singularity) || {
+        echo "hpcadmin: neither apptainer nor singularity is there to start $y_image"
+        exit 78
+    }
+    if [ -e /dev/nvidiactl ]; then y_gpus=--nv; elif [ -e /dev/kfd ]; then y_gpus=--rocm; fi
+    exec "$y_run" exec $y_gpus "$y_image" "$@"
+}
+
+# ---- in the driver: each call leaves $TMPD/ID.STEP.frame. IMAGE: container of a step's processes, by pyxis
 
 # unpack ID STEP ROLE NODE: from what a node packed in $TMPD/ID.STEP.raw to a frame; whatever is not whole is "lost".
 unpack() {
@@ -165,11 +240,11 @@ drop_step() {
     done
 }
 
-# ranks ID STEP NODE SECONDS SRUN-OPTIONS... -- CMD...: a parallel program; output and status are srun's.
+# ranks ID STEP NODE SECONDS CMD...: a parallel program; CMD is or ends in its srun, whose output and status they are.
 ranks() {
     r_id=$1 r_step=$2 r_node=$3 r_limit=$4
     shift 4
-    capture "$TMPD/$r_id.$r_step.out" "$r_limit" srun $SRUN -J "$r_id.$r_step" "$@"
+    capture "$TMPD/$r_id.$r_step.out" "$r_limit" "$@"
     case $flags in *timeout*) drop_step "$r_id.$r_step" ;; esac
     frame "$r_id" "$r_step" ranks "$r_node" "$HOST" "$TMPD/$r_id.$r_step.out" >"$TMPD/$r_id.$r_step.frame"
 }
@@ -179,6 +254,7 @@ each() {
     e_id=$1 e_step=$2 e_limit=$3 e_count=$4 e_list=$5
     shift 5
     timeout -k 5 $((e_limit + 15)) srun $SRUN $PLAIN -J "$e_id.$e_step" -N "$e_count" -n "$e_count" -w "$e_list" \
+        ${IMAGE:+"--container-image=$IMAGE" "--container-mounts=$OUT:$OUT"} \
         sh "$SELF" each "$e_id" "$e_step" "$e_limit" "$@" >>"$OUT/srun.out" 2>&1 </dev/null
     case $? in 124 | 137) drop_step "$e_id.$e_step" ;; esac
 }
@@ -190,6 +266,7 @@ serve() {
     now; u_start=$n_time
     mkfifo "$v.in" "$v.up"
     timeout -k 5 $((v_limit + 15)) srun $SRUN $PLAIN -J "$v_id.$v_step" -N 1 -n 1 -w "$v_node" \
+        ${IMAGE:+"--container-image=$IMAGE" "--container-mounts=$OUT:$OUT"} \
         sh "$SELF" server "$@" <"$v.in" >"$v.up" 2>"$v.err" &
     v_pid=$!
     exec 4>"$v.in" 3<"$v.up"
@@ -205,6 +282,7 @@ client() {
     if [ "$v_word" != ready ]; then unstarted "$l_id" "$l_step" client "$l_node" nostart; return; fi
     now; u_start=$n_time
     timeout -k 5 $((l_limit + 15)) srun $SRUN $PLAIN -J "$l_id.$l_step" -N 1 -n 1 -w "$l_node" \
+        ${IMAGE:+"--container-image=$IMAGE" "--container-mounts=$OUT:$OUT"} \
         sh "$SELF" client "$@" >"$l.raw" 2>"$l.err" </dev/null 4>&- 3<&-
     case $? in 124 | 137) drop_step "$l_id.$l_step" ;; esac
     unpack "$l_id" "$l_step" client "$l_node"
@@ -253,11 +331,11 @@ meet() {
     done
 }
 
-# own ID STEP NODE SECONDS SRUN-OPTIONS... CMD...: what a job of a test's own runs.
+# own ID STEP NODE SECONDS CMD...: what a job of a test's own runs.
 own() {
     w_id=$1 w_step=$2 w_node=$3 w_limit=$4
     shift 4
-    capture "$TMPD/own" "$w_limit" srun $SRUN "$@"
+    capture "$TMPD/own" "$w_limit" "$@"
     if [ "$met" = no ]; then case $flags in -) flags=alone ;; *) flags=$flags,alone ;; esac; fi
     frame "$w_id" "$w_step" job "$w_node" "$HOST" "$TMPD/own" >>"$OUT/driver.log"
 }
@@ -295,6 +373,8 @@ each) shift; on_node; one "$@"; exit 0 ;;
 client) shift; on_node; client_on_node "$@"; exit 0 ;;
 server) shift; on_node; server_on_node "$@"; exit 0 ;;
 node) on_node ;;
+with) shift; with "$@" ;;
+within) shift; within "$@" ;;
 *) begin ;;
 esac
 # ---- end of the functions ------------------------------------------------------------------------------------------

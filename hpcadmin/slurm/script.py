@@ -46,6 +46,8 @@ class JobOptions:
     exclude: tuple[str, ...] = ()   # nodes that a job, whose nodes Slurm chooses, is not to get
     mpi: str = "pmix"
     overlap: bool = True            # srun --overlap: 20.11 and later
+    modules_init: str = ""          # file that a shell sources for `module`; "": where it usually is
+    module_paths: tuple[str, ...] = ()
 
 
 def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOptions, folder: Path) -> str:
@@ -54,7 +56,7 @@ def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOption
     parts += [f"SELF={quote(str(folder / 'script'))}", f"OUT={quote(str(folder))}",
               f"SRUN={quote(' '.join(_srun(options)))}",
               f"PLAIN={quote('--mpi=none --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1')}",
-              *([PMIX_FENCE, PMIX_LATER] if options.mpi.startswith("pmix") else []), "",
+              *([PMIX_FENCE, PMIX_LATER] if options.mpi.startswith("pmix") else []), *_modules(options), "",
               _FUNCTIONS.read_text(encoding="utf-8"), "# what each node runs by itself", *_on_nodes(job, tests), ""]
     for number, stage in enumerate(job.stages, 1):
         parts += [f"# {number}. {_comment(stage.name)}", *_stage(number, stage, tests, options), ""]
@@ -67,12 +69,13 @@ def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: 
     count = len(step.nodes) or (step.job.anywhere if step.job else 1)
     wanted = step.job or JobRequest()
     words = ["--mpi=none", "--kill-on-bad-exit=0", "-N", str(count), "-n", str(count),
-             "--ntasks-per-node=1", "-c", str(wanted.cpus)]
+             "--ntasks-per-node=1", "-c", str(wanted.cpus), *_image(step)]
     place = step.nodes[0] if step.nodes else ANYWHERE
     parts = ["#!/bin/sh", *_own_directives(job, step, options, folder), "", f"SELF={quote(str(folder / 'script'))}",
-             f"OUT={quote(str(folder))}", f"SRUN={quote(' '.join(_srun(options)))}", "",
+             f"OUT={quote(str(folder))}", f"SRUN={quote(' '.join(_srun(options)))}", *_modules(options), "",
              _FUNCTIONS.read_text(encoding="utf-8"), f"meet {MEET_S} {quoted([str(path) for path in meets])}".rstrip(),
-             f"own {test.id} {job.step} {place} {_seconds(step.timeout_s)} {quoted(words)} {_argv(step)}", "finish", ""]
+             f"own {test.id} {job.step} {place} {_seconds(step.timeout_s)} {_with(step)}srun $SRUN {quoted(words)} "
+             f"{_within(step)}{_argv(step)}", "finish", ""]
     return "\n".join(parts)
 
 
@@ -131,6 +134,35 @@ def _argv(step: Step) -> str:
     return quoted(words)
 
 
+def _modules(options: JobOptions) -> list[str]:
+    return [f"MODULES_INIT={quote(options.modules_init)}", f"MODULE_PATHS={quote(':'.join(options.module_paths))}"]
+
+
+def _with(step: Step) -> str:
+    """What loads the step's modules and then starts the rest of the line: there, or in the driver for all its tasks,
+    because srun gives them its environment."""
+    way = step.way
+    if not way.modules and not way.folders:
+        return ""
+    words = [str(len(way.folders)), *way.folders, str(len(way.modules)), *way.modules]
+    return f'sh "$SELF" with {quoted(words)} '
+
+
+def _within(step: Step) -> str:
+    """What starts the rest of the line: bound, and in the step's container; pyxis is an option of srun."""
+    under = f"{quoted(step.under)} " if step.under else ""
+    return under + (f'sh "$SELF" within {quote(step.way.image)} ' if step.way.image and step.way.by != "pyxis" else "")
+
+
+def _image(step: Step) -> list[str]:
+    return [f"--container-image={step.way.image}"] if step.way.image and step.way.by == "pyxis" else []
+
+
+def _started(step: Step) -> str:
+    """A step's command as a node starts it."""
+    return f"{_with(step)}{_within(step)}{_argv(step)}"
+
+
 def _seconds(value: float) -> int:
     return max(1, math.ceil(value))
 
@@ -139,7 +171,9 @@ def _seconds(value: float) -> int:
 
 
 def _by_itself(stage: Stage, tests: Mapping[str, PlannedTest]) -> bool:
-    return stage.kind == "nodes" and all(s.role is Role.EACH for i in stage.tests for s in tests[i].steps)
+    """Not in a container of pyxis, which an srun of its own must start."""
+    return stage.kind == "nodes" and all(s.role is Role.EACH and not _image(s) for i in stage.tests
+                                         for s in tests[i].steps)
 
 
 def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
@@ -151,7 +185,7 @@ def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
         if _by_itself(stage, tests):
             for node in job.nodes:
                 ids = [i for i in stage.tests if node in tests[i].subject.nodes]
-                body = "\n".join(f'    one "${{{place}}}" {n} {_seconds(step.timeout_s)} {_argv(step)}'
+                body = "\n".join(f'    one "${{{place}}}" {n} {_seconds(step.timeout_s)} {_started(step)}'
                                  for place, i in enumerate(ids, 1) for n, step in enumerate(tests[i].steps))
                 if ids:
                     name = functions.setdefault(body, f"node_tests_{len(functions) + 1}")
@@ -181,26 +215,30 @@ def _stage(number: int, stage: Stage, tests: Mapping[str, PlannedTest], options:
 
 
 def _test(test: PlannedTest, options: JobOptions) -> list[str]:
-    lines = []
+    lines: list[str] = []
     server = False
     for number, step in enumerate(test.steps):
         limit, where = _seconds(step.timeout_s), quote(fold(step.nodes))
         head = f"{test.id} {number}"
+        if step.role is not Role.RANKS:
+            image = step.way.image if _image(step) else ""
+            lines += [f"IMAGE={quote(image)}"] if image or any(line.startswith("IMAGE=") for line in lines) else []
         if step.role is Role.RANKS:
             lines += _pmix_nodes(where, options)
-            lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} "
-                         f"{quoted(_parallel(step, options))} {_later(step, options)}{_argv(step)}")
+            lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} {_with(step)}srun $SRUN "
+                         f"-J {test.id}.{number} {quoted(_parallel(step, options))} {_later(step, options)}"
+                         f"{_within(step)}{_argv(step)}")
         elif step.role is Role.SERVER:
             ready = step.ready
             port = f"{ready.port:04x}" if ready and ready.port is not None else "-"
             text = (ready.text or "") if ready else ""
             lines.append(f"serve {head} {step.nodes[0]} {limit} {_seconds(ready.timeout_s if ready else 1)} {port} "
-                         f"{quote(text)} {_argv(step)}")
+                         f"{quote(text)} {_started(step)}")
             server = True
         elif step.role is Role.CLIENT:
-            lines.append(f"client {head} {step.nodes[0]} {limit} {_argv(step)}")
+            lines.append(f"client {head} {step.nodes[0]} {limit} {_started(step)}")
         else:
-            lines.append(f"each {head} {limit} {len(step.nodes)} {where} {_argv(step)}")
+            lines.append(f"each {head} {limit} {len(step.nodes)} {where} {_started(step)}")
     return [*lines, "unserve"] if server else lines
 
 
@@ -221,7 +259,7 @@ def _parallel(step: Step, options: JobOptions) -> list[str]:
         # All tasks of a node see all these GPUs: they reach each other over NVLink only then. Not --gpu-bind=none:
         # with it, 22.05 leaves CUDA_VISIBLE_DEVICES empty.
         words.append(f"--gres=gpu:{step.gpus_per_task * step.tasks_per_node}")
-    return words
+    return [*words, *_image(step)]
 
 
 def expected_frames(tests: Sequence[PlannedTest]) -> dict[str, list[tuple[int, str, str]]]:
