@@ -15,6 +15,7 @@ from itertools import islice
 from hpcadmin import ceilings
 from hpcadmin.catalogue import MEASURED, SIZED, Entry, Known, is_hardware, specific
 from hpcadmin.check import Direction, Limit
+from hpcadmin.checklib.links_counts import DAMAGED, ERRORS
 from hpcadmin.errors import SiteError
 from hpcadmin.text import byte_size
 
@@ -38,6 +39,8 @@ MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
     "ib_write_lat": {**_LAT, "tps_average": ("1/s",)}, "ib_read_lat": _LAT, "ib_send_lat": _LAT, "ib_atomic_lat": _LAT,
     "mpi_pingpong": {"latency": ("us",), "latency_median": ("us",), "bandwidth": ("MB/s",),
                      "bandwidth_median": ("MB/s",)},
+    "ib_links": dict.fromkeys((*ERRORS, *DAMAGED), ("count",)),
+    "subnet_manager": {},
     "nvidia_smi": {"temperature": ("C",), "power": ("W",), "clock": ("MHz",)},
     "mpi_hello": {"clock_offset": ("s",)},
     "node_ready": {"clock_offset": ("s",), "shared_free": ("MiB",), "tmp_free": ("MiB",), "uptime": ("s",)},

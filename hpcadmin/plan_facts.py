@@ -11,8 +11,9 @@ from hpcadmin.inventory import node_view
 from hpcadmin.model import Inventory, Node
 from hpcadmin.site import Site
 
-HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "topology": "switch or block in Slurm's topology"}
-ON_NODES = ("gpu", "rdma")
+HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "infiniband": "InfiniBand port",
+            "topology": "switch or block in Slurm's topology"}
+ON_NODES = ("gpu", "rdma", "infiniband")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def gather(nodes: Sequence[str], seen: Inventory | None, accepted: Inventory | N
     ordered = {n: _find(accepted, n) or last[n] for n in nodes}
     paths = {name: tool.path for name, tool in site.tools.items() if tool.path}
     return Facts(
-        views={n: _view(n, ordered[n], last[n]) for n in nodes},
+        views={n: _view(n, ordered[n], last[n], accepted=_find(accepted, n) is not None) for n in nodes},
         has={**{word: {n: _has(word, last[n]) for n in nodes} for word in ON_NODES},
              "topology": dict.fromkeys(nodes, topology)},
         expected=_expected(nodes, accepted, site),
@@ -57,18 +58,19 @@ def _find(inventory: Inventory | None, name: str) -> Node | None:
     return inventory.node(name) if inventory else None
 
 
-def _view(name: str, ordered: Node | None, last: Node | None) -> NodeView:
+def _view(name: str, ordered: Node | None, last: Node | None, *, accepted: bool) -> NodeView:
     if ordered is None or last is None:
         return NodeView(name)
-    return replace(node_view(ordered), simulated=last.simulated or ordered.simulated)
+    return replace(node_view(ordered), simulated=last.simulated or ordered.simulated, accepted=accepted)
 
 
 def _has(word: str, node: Node | None) -> bool | None:
     """Whether the hardware is there; None: no source told."""
     if node is None:
         return None
-    there = bool(node.gpus) if word == "gpu" else any(nic.rdma for nic in node.nics)
-    unknown = {"gpu": ("gpus",), "rdma": ("rdma", "nics")}[word]
+    there = bool(node.gpus) if word == "gpu" else any(
+        nic.rdma and (word == "rdma" or nic.link_layer == "InfiniBand") for nic in node.nics)
+    unknown = ("gpus",) if word == "gpu" else ("rdma", "nics")
     return True if there else None if any(part in node.unknown for part in unknown) else False
 
 

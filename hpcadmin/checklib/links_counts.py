@@ -1,0 +1,150 @@
+"""The error counters of RDMA ports: what has grown between two readings, and what had come together before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Union
+
+from hpcadmin.check import Measurement, Subject
+from hpcadmin.checklib.links import INFINIBAND, Port
+from hpcadmin.text import printable
+
+# Error counters, where each of them stays once it is full (IBTA PortCounters: 4, 8 or 16 bits), and how many there may
+# be before the test: the thresholds that infiniband-diags proposes (etc/error_thresholds).
+ERRORS = {
+    "symbol_error": (0xFFFF, 10), "link_error_recovery": (0xFF, 10), "link_downed": (0xFF, 10),
+    "port_rcv_errors": (0xFFFF, 10), "port_rcv_remote_physical_errors": (0xFFFF, 100),
+    "port_xmit_discards": (0xFFFF, 100), "port_xmit_constraint_errors": (0xFF, 100),
+    "port_rcv_constraint_errors": (0xFF, 100), "local_link_integrity_errors": (0xF, 10),
+    "excessive_buffer_overrun_errors": (0xF, 10), "VL15_dropped": (0xFFFF, 100),
+}
+# Of /sys/…/hw_counters: packets that came damaged.
+DAMAGED = ("rx_icrc_encapsulated",)
+# Packets sent again or out of turn, by the names of several drivers: a fabric that loses nothing has none.
+AGAIN = (
+    "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err",
+    "roce_adp_retrans", "roce_adp_retrans_to", "roce_slow_restart", "roce_slow_restart_trans",
+    "req_transport_retries_exceeded", "completer_retry_err", "rcvd_seq_err", "out_of_seq_request",
+    "retry_exceeded_err", "send_err", "to_retransmits", "seq_err_naks_rcvd", "max_retry_exceeded", "rx_drops",
+    "retrans_pkts", "retrans_timeout_events",
+)
+TRAFFIC = ("port_xmit_data", "port_rcv_data")          # in 4 bytes each
+PACKETS = ("port_xmit_packets", "port_rcv_packets", "hw sent_pkts", "hw rcvd_pkts", "hw tx_pkts", "hw rx_pkts")
+WAIT = "port_xmit_wait"                                # ticks in which a packet waited for credits: no error
+COUNTERS = (*ERRORS, *TRAFFIC, *PACKETS[:2], WAIT)
+HW_COUNTERS = ("link_downed", *DAMAGED, *AGAIN, *(name[3:] for name in PACKETS[2:]))
+_FULL = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+_COUNT = re.compile(r"[0-9]{1,20}\Z")
+_NONE = "N/A (no PMA)"
+
+Counted = Union[int, str]
+
+
+def value(port: Port, name: str) -> Counted | None:
+    """The count, or why it is none; None where it is not told."""
+    text = port.counts.get(name)
+    if text is None:
+        return None
+    if not _COUNT.match(text):
+        return f"{printable(text, limit=40)!r} is not a count"
+    count = int(text)
+    full = ERRORS.get(name.removeprefix("hw "), (0, 0))[0] if not name.startswith("hw ") else 0
+    if count in _FULL or (full and count == full):
+        return f"stands at {count}, where it is full"
+    if count > _FULL[1]:
+        return f"{count} is more than 64 bits hold"
+    return count
+
+
+def without(port: Port) -> bool:
+    """Whether the port has no error counter at all, and says so."""
+    told = [port.counts.get(name) for name in ERRORS]
+    hardware = any(name.startswith("hw ") for name in port.counts)
+    return not hardware and all(text in (None, _NONE) for text in told)
+
+
+def error_names(port: Port) -> list[str]:
+    """The error counters that it has."""
+    if all(port.counts.get(name) in (None, _NONE) for name in ERRORS):
+        own = ["hw link_downed"] if "hw link_downed" in port.counts else []     # of Soft-RoCE, which has no others
+    else:
+        own = list(ERRORS)
+    return [*own, *(f"hw {name}" for name in DAMAGED if f"hw {name}" in port.counts)]
+
+
+def so_far(port: Port, subject: Subject) -> Iterator[Measurement]:
+    """What had come together since the counters were cleared: never a failure by itself."""
+    shown, said = [], []
+    for name in error_names(port):
+        count, plain = value(port, name), name.removeprefix("hw ")
+        if isinstance(count, int):
+            if count:
+                yield Measurement(f"{plain}_so_far", count, "count", subject=subject, key=False)
+            most = ERRORS.get(plain, (0, 10))[1]
+            if count > most:
+                said.append(f"{plain} {count} so far, usual are at most {most}")
+                shown.append(f"{plain} {count}")
+        elif count is not None:
+            said.append(f"{plain} {count}")
+            shown.append(f"{plain} {count}")
+    if without(port):
+        shown, said = ["not counted"], ["it has no error counters: nothing is known of its errors"]
+    text = "; ".join(shown) or "few"
+    yield Measurement("errors_so_far", text, subject=subject, expected=text, warnings=tuple(said))
+
+
+def grown(before: Port, now: Port, seconds: float, subject: Subject) -> Iterator[Measurement]:
+    """What has grown between the two. A count that cannot be told is a text where a number is expected: an error."""
+    for name in dict.fromkeys([*error_names(before), *error_names(now)]):
+        yield _grown(name, value(before, name), value(now, name), seconds, subject)
+    again = []
+    for plain in AGAIN:
+        more = _difference(value(before, f"hw {plain}"), value(now, f"hw {plain}"))
+        usual = plain == "out_of_sequence" and now.told.get("link_layer") == INFINIBAND    # adaptive routing does that
+        if more and not usual:
+            again.append(f"{plain} {more}")
+    text = ", ".join(again) or "none"
+    said = (f"packets were sent again or came out of turn: {text}",) if again else ()
+    yield Measurement("sent_again", text, subject=subject, expected=text, warnings=said)
+    moved = traffic_mib(before, now)
+    if moved is not None:
+        yield Measurement("traffic", moved, "MiB", subject=subject, key=False)
+    waited = _difference(value(before, WAIT), value(now, WAIT))
+    if isinstance(waited, int) and waited:
+        yield Measurement(WAIT, waited, "count", subject=subject, key=False)
+
+
+def _grown(name: str, before: Counted | None, now: Counted | None, seconds: float, subject: Subject) -> Measurement:
+    plain = name.removeprefix("hw ")
+    for count in (now, before):
+        if isinstance(count, str):
+            return Measurement(plain, f"{count}: whether it grows cannot be seen", subject=subject, expected=0)
+    if not isinstance(before, int) or not isinstance(now, int):
+        return Measurement(plain, "is not told in both readings", subject=subject, expected=0)
+    if now < before:
+        return Measurement(plain, f"fell from {before} to {now}: it was cleared in between", subject=subject,
+                           expected=0)
+    said = (f"from {before} to {now} within {seconds:.0f} s",) if now > before else ()
+    return Measurement(plain, now - before, "count", subject=subject, warnings=said)
+
+
+def _difference(before: Counted | None, now: Counted | None) -> Counted | None:
+    if before is None and now is None:
+        return None
+    if not isinstance(before, int) or not isinstance(now, int):
+        return "unknown"
+    return now - before if now >= before else "unknown"
+
+
+def traffic_mib(before: Port, now: Port) -> int | None:
+    """What passed the port in both directions, None where that is not told."""
+    moved = [_difference(value(before, name), value(now, name)) for name in TRAFFIC]
+    counts = [more for more in moved if isinstance(more, int)]
+    return sum(counts) * 4 // 2 ** 20 if len(counts) == len(TRAFFIC) else None
+
+
+def idle(before: Port, now: Port) -> bool:
+    """Whether nothing at all passed the port, as far as it counts."""
+    moved = [_difference(value(before, name), value(now, name)) for name in (*TRAFFIC, *PACKETS)]
+    return any(more == 0 for more in moved) and not any(moved)

@@ -1,0 +1,156 @@
+"""What the ports of a node are, against what the inventory and the other ports of the node say they should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hpcadmin.check import Measurement, NodeView, PortView, Subject
+from hpcadmin.checklib.links import INFINIBAND, MOST_LID, Port
+
+_SPLIT = ("HDR", "NDR", "XDR")        # two lanes of these are half a port that was split on purpose
+_NO_SM = {"INIT": "no subnet manager has set it up", "ARMED": "the subnet manager has not finished with it"}
+
+
+def facts(ports: Mapping[str, Port], node: NodeView) -> list[Measurement]:
+    """State, link, layer, rate, width and LIDs of every port. ParseError for words and numbers that are none."""
+    known = {view.name: view for view in node.ports}
+    every = [port for port in ports.values() if port.told]
+    found: list[Measurement] = []
+    for port in every:
+        one = _Place(port, every, known.get(port.name), accepted=node.accepted)
+        subject = Subject((node.name,) if node.name else (), port.name)
+        found += [replace(m, subject=subject) for m in one.facts()]
+    return found
+
+
+def missing(ports: Mapping[str, Port], node: NodeView, earlier: Mapping[str, Port] | None = None) -> list[Measurement]:
+    """Devices and ports of the inventory, or of an earlier reading, that are not told; and those that are new."""
+    where = (node.name,) if node.name else ()
+    here = {port.device for port in ports.values()}
+    lost = [device for device in node.rdma_devices if device not in here]
+    lost += [view.name for view in node.ports if view.device in here and view.name not in ports]
+    lost += [name for name in earlier or {} if name not in ports and name.rpartition("/")[0] not in lost]
+    found = [Measurement("device", "missing", subject=Subject(where, name), expected="present")
+             for name in dict.fromkeys(lost)]
+    if node.rdma_devices:
+        new = sorted(here - set(node.rdma_devices))
+        found += [Measurement("device", "present", subject=Subject(where, name), expected="present",
+                              warnings=("it is not in the inventory",)) for name in new]
+    return found
+
+
+class _Place:
+    """One port among those of its node. view: as the inventory has it; accepted: somebody has agreed to that."""
+
+    def __init__(self, port: Port, every: Sequence[Port], view: PortView | None, *, accepted: bool) -> None:
+        self.port, self.every, self.view = port, every, view
+        self.accepted = accepted and view is not None
+        self.alike = [other for other in every if other.kind == port.kind]
+
+    def facts(self) -> Iterator[Measurement]:
+        yield self._state()
+        if self.port.active:
+            yield Measurement("physical_state", self.port.link, expected="LinkUp")
+        if self.port.layer:
+            layer = self.view.link_layer if self.view else ""
+            yield Measurement("link_layer", self.port.layer, expected=layer or None, key=bool(layer))
+        if self.port.active:                    # what is printed of a port that is down means nothing
+            yield self._rate()
+            yield from self._width()
+            yield from self._lids()
+
+    def _state(self) -> Measurement:
+        state, link = self.port.state, self.port.link if "phys_state" in self.port.told else ""
+        if state == "ACTIVE":
+            return Measurement("state", state, expected="ACTIVE")
+        if state in _NO_SM:
+            return Measurement("state", state, expected="ACTIVE", warnings=(_NO_SM[state],))
+        why = self._wanted() if state == "DOWN" else "it is in no state that a port stays in"
+        told = f"its link is {link}" if link else "it is down"
+        if why:
+            return Measurement("state", state, expected="ACTIVE", warnings=(f"{told}; {why}",))
+        agreed = "it was so when the inventory was accepted" if self.accepted else "nothing says that it should be up"
+        return Measurement("state", state, expected=state, warnings=(f"{self.port.name} is {state}: {told}; {agreed}",))
+
+    def _wanted(self) -> str:
+        """Why a port that is down should be up, "" where nothing says so."""
+        if self.accepted and self.view and self.view.state:
+            return "it was ACTIVE when the inventory was accepted" if self.view.state == "ACTIVE" else ""
+        up = sum(other.active for other in self.alike)
+        if 2 * up > len(self.alike):
+            return f"{up} of {len(self.alike)} ports of its kind are up"
+        if not any(other.active for other in self.every):
+            return "no port of the node is up"
+        if not up and self.port.layer == INFINIBAND and self.port.told.get("phys_state", "") not in (
+                "3: Disabled", "Disabled"):
+            return "no InfiniBand port of its kind is up"
+        return ""
+
+    def _rate(self) -> Measurement:
+        """Against the inventory that was accepted; without one, against the ports of the same kind beside it."""
+        rate = self.port.rate.gbps
+        rates = Counter(other.rate.gbps for other in self.alike if other.active)
+        fastest = max(rates)
+        said, expected = [], None
+        if rate < fastest:
+            said.append(f"{rates[fastest]} of {sum(rates.values())} ports of its kind run at {fastest:g}")
+        if self.accepted and self.view and self.view.rate_gbps:
+            expected = self.view.rate_gbps
+            if rate > expected:
+                said, expected = [*said, f"faster than in the inventory ({expected:g})"], rate
+        elif rate < fastest:
+            expected = fastest if 2 * rates[fastest] > sum(rates.values()) else rate
+        elif len(self.alike) > 1 or (self.view and self.view.rate_gbps):
+            view = self.view.rate_gbps if self.view and self.view.rate_gbps else rate
+            expected = max(view, rate)
+        return Measurement("rate", _plain(rate), "Gb/s", expected=None if expected is None else _plain(expected),
+                           warnings=tuple(said))
+
+    def _width(self) -> Iterator[Measurement]:
+        """InfiniBand ports have four lanes, or two where one was split on purpose; Ethernet has any number."""
+        rate = self.port.rate
+        if rate.lanes is None or self.port.layer != INFINIBAND:
+            return
+        right = f"{rate.lanes}X" if rate.lanes >= 4 else "4X"
+        said = []
+        if rate.lanes < 4:
+            same = all(other.rate.lanes == rate.lanes for other in self.alike if other.active)
+            split = rate.lanes == 2 and rate.speed in _SPLIT and same
+            if split or (self.accepted and self.view and self.view.rate_gbps == rate.gbps):
+                right = f"{rate.lanes}X"
+                said.append(f"{rate.lanes} of 4 lanes" + (", as of a port that was split" if split else ""))
+        yield Measurement("width", f"{rate.lanes}X", expected=right, warnings=tuple(said))
+
+    def _lids(self) -> Iterator[Measurement]:
+        if self.port.layer != INFINIBAND:
+            return
+        for key in ("lid", "sm_lid"):
+            if key in self.port.told:
+                lid = self.port.lid(key)
+                good = 0 < lid <= MOST_LID or lid > 0xFFFF       # longer ones are Omni-Path's
+                yield Measurement(key, "assigned" if good else f"{lid}: none", expected="assigned")
+                if key == "sm_lid" and good:
+                    yield Measurement("sm_lid_number", lid, key=False)
+
+
+def _plain(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def folded(found: Sequence[Measurement], where: Subject) -> list[Measurement]:
+    """What is good and the same on all ports becomes one line for the node; everything else keeps its port."""
+    groups: dict[str, list[Measurement]] = {}
+    for m in found:
+        groups.setdefault(m.name, []).append(m)
+    kept: list[Measurement] = []
+    for group in groups.values():
+        plain: dict[object, list[Measurement]] = {}
+        for m in group:
+            if m.warnings or (m.expected is not None and m.value != m.expected):
+                kept.append(m)
+            else:
+                plain.setdefault((m.value, m.expected, m.key), []).append(m)
+        kept += [replace(same[0], subject=where) if len(same) > 1 else same[0] for same in plain.values()]
+    return kept
