@@ -32,7 +32,7 @@ _SLOW = 2.0          # Gb/s
 _TWO_SIDES = 0.1     # what the two sides of one run may differ by
 _GPU = re.compile(r"(?:device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: ?\d{1,4}, Name: ([^,]{1,80}))")
 _GPU_BUFFER = ("allocated gpu buffer", "using rocm device", "dma-buf for gpu buffer", "dmabuf for gpu buffer",
-               "bytes gpu buffer")
+               "bytes gpu buffer", "bytes of gpu buffer")
 @dataclass
 class Found:
     """One run in a text, with what is wrong with it."""

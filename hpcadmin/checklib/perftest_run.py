@@ -1,4 +1,12 @@
-"""Runs a program of perftest between two nodes, and takes both sides' outputs for one measurement."""
+"""Runs a program of perftest from one port to another, and takes both sides' outputs for one measurement.
+
+The ports are those of the plan's layout (a rail, each port, a loopback), else `device` of the suite, else each node's
+first port that is up. Both sides are bound to the NUMA node of their port with numactl, where the nodes have it. On
+RoCE the GID is `gid_index`, else the one that the inventory knows as of version 2 with an IPv4 address, else the one
+that perftest takes by itself (5 and later look for just that). `gpu`: "near" for memory of the GPU at the port, or
+"cuda:0", "rocm:1". That GPUDirect was used is proven by the program's own words about its buffer; without them nothing
+is measured.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +20,27 @@ from hpcadmin.check import (
     Context,
     Direction,
     Impact,
+    Layout,
     Measurement,
+    NodeView,
     Output,
     Params,
     ParseError,
+    PortView,
     Reading,
     Ready,
     Role,
     Scope,
     Step,
-    Subject,
 )
 from hpcadmin.checklib import perftest
 from hpcadmin.checklib.perftest import Examined, Found, Kind
 from hpcadmin.checklib.perftest_rows import Row
 
 SIMULATED_SECONDS = 1
+LAYOUTS = (Layout.PAIRS, Layout.NODE, Layout.PORTS, Layout.LOOPBACK, Layout.RAILS)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_GPU_TAKEN = re.compile(r"(?:Picking device No\. ?|, dev = )(\d{1,4})\b|Using ROCm Device with ID: ?(\d{1,4})\b")
 
 
 def check(program: str, title: str, doc: str, seconds: float = 8.0) -> Check:
@@ -41,7 +53,7 @@ def check(program: str, title: str, doc: str, seconds: float = 8.0) -> Check:
     return Check(
         name=program, title=title, scope=Scope.PAIR, impact=Impact.LOAD, needs=("rdma", program),
         probe=(program, "--version"), params=params, steps=test.steps, parse=test.parse, read=test.read,
-        seconds=seconds, doc=doc)
+        seconds=seconds, doc=doc, layouts=LAYOUTS, uses=("numactl",))
 
 
 def _one_each(context: Context, param: str, place: int) -> str:
@@ -50,9 +62,49 @@ def _one_each(context: Context, param: str, place: int) -> str:
     return given[min(place, len(given) - 1)]
 
 
-def _device(context: Context, place: int) -> str:
-    known = context.nodes[place].rdma_devices if place < len(context.nodes) else ()
-    return _one_each(context, "device", place) or (known[0] if known else "")
+def _node(context: Context, place: int) -> NodeView:
+    """Of the server (0) or the client (1): in a loopback they are on one node."""
+    return context.nodes[min(place, len(context.nodes) - 1)] if context.nodes else NodeView("")
+
+
+def _port(context: Context, place: int) -> PortView:
+    """The port of one side; its device is "" where the program takes the first that it finds."""
+    if context.ports:
+        return context.ports[min(place, len(context.ports) - 1)]
+    node, device, number = _node(context, place), _one_each(context, "device", place), context.param_int("ib_port", 1)
+    if device:
+        return next((p for p in node.ports if (p.device, p.port) == (device, number)), PortView(device, number))
+    usable = sorted((p for p in node.ports if p.up), key=lambda p: (p.rail is None, p.rail or 0))
+    first = PortView(node.rdma_devices[0] if node.rdma_devices else "", number)
+    return next((p for p in usable if number in (1, p.port)), first)
+
+
+def _gpu(context: Context, place: int) -> tuple[str, int] | None:
+    """("cuda", 3) where memory of a GPU is asked for."""
+    asked = context.param_str("gpu", "")
+    if not asked:
+        return None
+    if asked != "near":
+        maker, _, number = _one_each(context, "gpu", place).partition(":")
+        return maker, int(number) if number.isdecimal() else 0
+    node, port = _node(context, place), _port(context, place)
+    if port.gpu is None:
+        raise ParseError(f"which GPU of {node.name} is near {port.name} is not known")
+    return "rocm" if re.search(r"AMD|Instinct|\bMI\d", node.gpu_model) else "cuda", port.gpu
+
+
+def _numa(context: Context, place: int) -> tuple[str, ...]:
+    """What binds one side to the NUMA node of its port; the places of simulated devices are not those of the host."""
+    port, tool = _port(context, place), context.tools.get("numactl", "")
+    if not tool or port.numa is None or _node(context, place).simulated:
+        return ()
+    return (tool, f"--cpunodebind={port.numa}", f"--membind={port.numa}")
+
+
+def _bound(context: Context) -> str:
+    """"NUMA node 1", as both sides were started."""
+    sides = [_port(context, place).numa for place in (0, 1) if _numa(context, place)]
+    return f"NUMA node {' and '.join(dict.fromkeys(map(str, sides)))}" if len(sides) == 2 else ""
 
 
 def _version(context: Context) -> tuple[int, int]:
@@ -85,28 +137,29 @@ class _Test:
         return SIMULATED_SECONDS if context.simulated else context.param_int("seconds", 5)
 
     def steps(self, context: Context) -> tuple[Step, ...]:
-        server, client = context.nodes[:2]
+        server, client = _node(context, 0), _node(context, 1)
         limit = self.seconds(context) + 45.0
+        gpus = [(node.gpus or 0) if context.param_str("gpu", "") else 0 for node in (server, client)]
         return (
             Step(argv=self.argv(context, 0), role=Role.SERVER, nodes=(server.name,), timeout_s=limit,
-                 ready=Ready(port=context.port_base)),
+                 ready=Ready(port=context.port_base), under=_numa(context, 0), gpus_per_task=gpus[0]),
             Step(argv=(*self.argv(context, 1), server.address or server.hostname or server.name), role=Role.CLIENT,
-                 nodes=(client.name,), timeout_s=limit))
+                 nodes=(client.name,), timeout_s=limit, under=_numa(context, 1), gpus_per_task=gpus[1]))
 
     def argv(self, context: Context, place: int) -> tuple[str, ...]:
         """The command of one side, with the options that this version has."""
-        device, gid, gpu = _device(context, place), _one_each(context, "gid_index", place), context.param_str("gpu", "")
-        port, qps = context.param_int("ib_port", 1), context.param_int("qps", 1)
-        words = [context.tools[self.kind.program], *(("-d", device) if device else ()), *(("-x", gid) if gid else ()),
-                 *(("-i", str(port)) if port != 1 else ()), *(() if self.atomic else ("-s", str(self.size(context))))]
+        port, gpu, qps = _port(context, place), _gpu(context, place), context.param_int("qps", 1)
+        gid = _one_each(context, "gid_index", place) or ("" if port.gid_index is None else str(port.gid_index))
+        words = [context.tools[self.kind.program], *(("-d", port.device) if port.device else ()),
+                 *(("-x", gid) if gid else ()), *(("-i", str(port.port)) if port.port != 1 else ()),
+                 *(() if self.atomic else ("-s", str(self.size(context))))]
         if self.kind.latency:
             words += ["-n", str(context.param_int("iterations", 5000)), "-F"]
         else:
             words += [*(("-q", str(qps)) if qps != 1 else ()), "-D", str(self.seconds(context)), "-F"]
             words += ["--report_gbits"] if _version(context) >= (2, 0) else []
-        if gpu:
-            maker, _, number = gpu.partition(":")      # "cuda:0", "rocm:1"; older ones take the first GPU
-            words.append(f"--use_{maker}={number or 0}" if _version(context) >= (5, 90) else f"--use_{maker}")
+        if gpu:                                         # older ones take the first GPU
+            words.append(f"--use_{gpu[0]}={gpu[1]}" if _version(context) >= (5, 90) else f"--use_{gpu[0]}")
         return (*words, "-p", str(context.port_base))
 
     def read(self, text: str, context: Context) -> Reading:
@@ -119,10 +172,13 @@ class _Test:
         client = self._side(texts[1])      # first: it says best what went wrong
         server = self._side(texts[0], server=True)
         self._agree(server, client, context)
-        if client.run.hosts() == 1:
+        for place, text in enumerate(texts):
+            _right_gpu(text, context, place)
+        if client.run.hosts() == 1 and context.layout is not Layout.LOOPBACK:
             ports = ", ".join(sorted(client.run.main.ports("local")))
             raise ParseError(f"both ends are one port ({ports}): a loopback proves no path")
-        warnings = _warnings(client.problems, client.notes)
+        notes = [n for n in client.notes if context.layout is not Layout.LOOPBACK or not n.startswith("loopback")]
+        warnings = _warnings(client.problems, notes)
         return self._values(client, client.rows[0], context, warnings)
 
     def _alone(self, text: str, context: Context) -> list[Measurement]:
@@ -160,12 +216,15 @@ class _Test:
 
     def _agree(self, server: Found, client: Found, context: Context) -> None:
         for place, side in enumerate((server, client)):
-            asked, used = _device(context, place), side.run.main.told("Device")
-            if asked and used != asked:
-                raise ParseError(f"{context.nodes[place].name} used {used}, not {asked}")
+            node, port, used = _node(context, place).name, _port(context, place), side.run.main.told("Device")
+            if port.device and used != port.device:
+                raise ParseError(f"{node} used {used}, not {port.device}")
+            link, told = {"InfiniBand": "IB"}.get(port.link_layer, port.link_layer), side.run.main.told("Link type")
+            if link and told not in ("", link):
+                raise ParseError(f"{port.device} of {node} is {told}, the inventory has it as {port.link_layer}")
             if context.param_str("gpu", "") and not side.binding:
-                raise ParseError(f"GPU memory was asked for, and {context.nodes[place].name} does not say that it "
-                                 "used any")
+                raise ParseError(f"GPU memory was asked for, and {node} does not say that it used any: "
+                                 "GPUDirect is not proven")
         size, sizes = self.size(context), [row.size for side in (server, client) for row in side.rows]
         if set(sizes) != {size}:
             raise ParseError(f"messages of {' and '.join(map(str, sizes))} bytes, {size} were asked for")
@@ -188,9 +247,11 @@ class _Test:
         transport = (perftest.transport_of(main) or "").split(" ")[0]
         link = link if transport in ("", "IB", "RoCE") else transport
         base = Measurement(
-            "", 0, direction=way, subject=Subject(tuple(n.name for n in context.nodes)), ranks=2,
-            nodes=len(context.nodes) or None, pairs_at_once=context.pairs_at_once, rail=lib.shown(main.told("Device")),
-            binding=found.binding, transport=lib.shown(f"{link} {main.told('Connection type')}".strip()),
+            "", 0, direction=way, subject=context.subject, ranks=2, nodes=len(context.nodes) or None,
+            pairs_at_once=context.pairs_at_once,
+            rail=lib.shown(main.told("Device")) if context.rail is None else str(context.rail),
+            binding=", ".join(filter(None, (_bound(context), found.binding))),
+            transport=lib.shown(f"{link} {main.told('Connection type')}".strip()),
             warnings=warnings)
         judged = []
         if self.kind.latency:
@@ -208,6 +269,14 @@ class _Test:
                 for row in found.rows for m in row.printed(found.mode, None, latency=self.kind.latency)
                 if not (row is key and m.name == judged[0].name)]
         return judged + rest
+
+
+def _right_gpu(text: str, context: Context, place: int) -> None:
+    """The buffer lies in the GPU that was asked for, where the program says in which: older ones take the first."""
+    asked = _gpu(context, place)
+    taken = [int(m[1] or m[2]) for m in _GPU_TAKEN.finditer(text)] if asked else []
+    if asked and taken and asked[1] not in taken and _version(context) >= (5, 90):
+        raise ParseError(f"{_node(context, place).name} used memory of GPU {taken[0]}, not of GPU {asked[1]}")
 
 
 def _refuse(examined: Examined, also: Sequence[perftest.Problem]) -> None:
