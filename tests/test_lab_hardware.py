@@ -225,9 +225,24 @@ def test_faults_reach_sysfs_and_heal(trees, tmp_path):
     assert read(tmp_path / "n/sys/bus/pci/devices/0000:1b:00.0/current_link_width") == "16"
     hardware.apply_faults(profile, tmp_path / "n", [])
     assert (device / "config").read_bytes() == healthy
-    for wrong in ("gpu 8 lost", "gpu 1 melted", "nonsense"):
+    for wrong in ("gpu 8 lost", "gpu 1 melted", "nonsense", "port mlx5_8 down", "port mlx5_1 melted"):
         with pytest.raises(LabError, match="no fault"):
             hardware.apply_faults(profile, tmp_path / "n", [wrong])
+
+
+def test_faults_of_ports_reach_sysfs_and_heal(tmp_path):
+    profile = hardware.load_profile("8xH100")
+    hardware.build(profile, tmp_path / "n", "node02")
+    ports = {n: tmp_path / f"n/sys/class/infiniband/mlx5_{n}/ports/1" for n in range(8)}
+    faults = ["port mlx5_3 down", "port mlx5_4 slow", "port mlx5_5 errors"]
+    hardware.apply_faults(profile, tmp_path / "n", faults)
+    hardware.apply_faults(profile, tmp_path / "n", faults)
+    assert (read(ports[3] / "state"), read(ports[3] / "phys_state")) == ("1: DOWN", "2: Polling")
+    assert read(ports[4] / "rate") == "100 Gb/sec (1X NDR)" and read(ports[4] / "state") == "4: ACTIVE"
+    assert [read(ports[n] / "counters/symbol_error") for n in (4, 5)] == ["0", "2000"]
+    hardware.apply_faults(profile, tmp_path / "n", [])
+    assert {read(port / "rate") for port in ports.values()} == {"400 Gb/sec (4X NDR)"}
+    assert read(ports[3] / "state") == "4: ACTIVE" and read(ports[5] / "counters/symbol_error") == "0"
 
 
 # --- nvidia-smi

@@ -124,13 +124,16 @@ def exec_(name: str, node: str, user: str, argv: tuple[str, ...]) -> int:
 @click.option("--freeze", is_flag=True, help="Stop all its processes; its kernel still takes connections.")
 @click.option("--gpu", nargs=2, type=(int, click.Choice(["lost", "slow"])), default=None, metavar="N lost|slow",
               help="Fault of a simulated GPU.")
+@click.option("--port", nargs=2, type=(str, click.Choice(["down", "slow", "errors"])), default=None,
+              metavar="DEVICE down|slow|errors", help="Fault of a simulated RDMA port.")
 @click.option("--heal", is_flag=True, help="End all faults of the node and wait until Slurm has it again.")
 def fault(*, name: str, node: str, rate: str, kill_slurmd: bool, node_down: bool, freeze: bool,
-          gpu: tuple[int, str] | None, heal: bool) -> int:
+          gpu: tuple[int, str] | None, port: tuple[str, str] | None, heal: bool) -> int:
     """Make a real fault on a node, or heal it."""
     from hpcadmin.lab import faults
     what = faults.Fault(rate=rate, kill_slurmd=kill_slurmd, down=node_down, freeze=freeze, heal=heal,
-                        gpu=gpu[0] if gpu else None, gpu_fault=gpu[1] if gpu else "")
+                        gpu=gpu[0] if gpu else None, gpu_fault=gpu[1] if gpu else "",
+                        port=port[0] if port else "", port_fault=port[1] if port else "")
     faults.fault(name, node, what)
     click.echo(f"{node}: healed" if heal else f"{node}: {', '.join(what.texts())}")
     return EXIT_OK

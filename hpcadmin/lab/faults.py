@@ -17,6 +17,7 @@ from hpcadmin.lab.slurmwait import node_states
 from hpcadmin.lab.start import start_host
 
 FAULT_FILE = "/run/hpcadmin/faults"
+_SIMULATED = ("gpu ", "port ")      # faults of simulated hardware
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,15 @@ class Fault:
     freeze: bool = False
     gpu: int | None = None
     gpu_fault: str = ""             # "lost" or "slow"
+    port: str = ""                  # RDMA device
+    port_fault: str = ""            # "down", "slow" or "errors"
     heal: bool = False
 
     def texts(self) -> list[str]:
         """As the journal and `lab status` name them."""
         named = [(bool(self.rate), f"rate {self.rate}"), (self.kill_slurmd, "slurmd killed"), (self.freeze, "frozen"),
-                 (self.gpu is not None, f"gpu {self.gpu} {self.gpu_fault}"), (self.down, "down")]
+                 (self.gpu is not None, f"gpu {self.gpu} {self.gpu_fault}"),
+                 (bool(self.port), f"port {self.port} {self.port_fault}"), (self.down, "down")]
         return [text for wanted, text in named if wanted]
 
 
@@ -59,7 +63,8 @@ def _check(what: Fault) -> None:
     if what.heal and what.texts():
         raise UsageError("--heal goes with no other fault")
     if not what.heal and not what.texts():
-        raise UsageError("no fault named", hint="--rate, --kill-slurmd, --down, --freeze, --gpu N lost|slow, --heal")
+        raise UsageError("no fault named", hint="--rate, --kill-slurmd, --down, --freeze, --gpu N lost|slow, "
+                         "--port DEVICE down|slow|errors, --heal")
     if what.rate:
         network.tbf_arguments(what.rate)
 
@@ -69,14 +74,17 @@ def _make(lab: Lab, host: Host, what: Fault) -> Lab:
         raise LabError(f"{host.name} is down", hint=f"hpcadmin lab fault {host.name} --heal")
     if what.gpu is not None:
         _check_gpu(host, what.gpu)
+    if what.port:
+        _check_port(host, what.port)
     # Written down first: after a crash in between, --heal undoes also what was not made.
     kept = [old for old in lab.faults.get(host.name, ()) if old not in what.texts()
-            and not (what.rate and old.startswith("rate ")) and not old.startswith(f"gpu {what.gpu} ")]
+            and not (what.rate and old.startswith("rate "))
+            and not old.startswith((f"gpu {what.gpu} ", f"port {what.port} "))]
     lab = lab.with_faults(host.name, (*kept, *what.texts()))
     journal.save(lab)
     if what.rate:
         _set_rate(lab, host, network.tbf_arguments(what.rate))
-    if what.gpu is not None:
+    if what.gpu is not None or what.port:
         _tell_simulation(lab, host)
     if what.kill_slurmd:
         _kill_slurmd(host)
@@ -103,12 +111,21 @@ def _check_gpu(host: Host, gpu: int) -> None:
         raise UsageError(f"{host.name} has no GPU {gpu}", hint=f"it has {', '.join(map(str, known)) or 'none'}")
 
 
+def _check_port(host: Host, port: str) -> None:
+    if not host.hardware:
+        raise UsageError(f"{host.name} has no simulated ports", hint="lab up --hardware PROFILE gives nodes some")
+    from hpcadmin.lab import hardware  # noqa: PLC0415
+    known = [nic.name for nic in hardware.load_profile(host.hardware).nics]
+    if port not in known:
+        raise UsageError(f"{host.name} has no RDMA device {port}", hint=f"it has {', '.join(known) or 'none'}")
+
+
 def _tell_simulation(lab: Lab, host: Host) -> None:
     """The simulation's tools read the faults of their node from a file; its /sys is changed from here."""
     from hpcadmin.lab import hardware  # noqa: PLC0415
-    lines = [text for text in lab.faults.get(host.name, ()) if text.startswith("gpu ")]
+    lines = [text for text in lab.faults.get(host.name, ()) if text.startswith(_SIMULATED)]
     done = run_on(lab, host, ["sh", "-c", f"mkdir -p /run/hpcadmin && cat > {FAULT_FILE} && chmod 644 {FAULT_FILE}"],
-                  stdin="".join(f"{line}\n" for line in lines))
+                  stdin="".join(f"{line}\n" for line in lines if line.startswith("gpu ")))
     if done.returncode != 0:
         raise LabError(f"{FAULT_FILE}: {done.stderr.strip()[:200]}", where=host.name)
     hardware.apply_faults(hardware.load_profile(host.hardware), lab.dir / "hardware" / host.name, lines)
@@ -149,13 +166,13 @@ def _heal(lab: Lab, host: Host) -> Lab:
         _signal_all([pid for pid in processes(host) if run_state(pid) == "T"], signal.SIGCONT)
         if any(text.startswith("rate ") for text in had):
             _clear_rate(lab, host)
-    if host.hardware and any(text.startswith("gpu ") for text in had):
+    if host.hardware and any(text.startswith(_SIMULATED) for text in had):
         _tell_simulation(lab.with_faults(host.name, ()), host)
     if "slurmd" not in [program(pid) for pid in processes(host)]:
         done = run_on(lab, host, ["sh", "/etc/hpcadmin/lab/boot.sh", "slurmd"])
         if done.returncode != 0:
             raise LabError(f"slurmd: {done.stderr.strip()[:200]}", where=host.name)
-    if any(not text.startswith(("rate ", "gpu ")) for text in had) or had == ():
+    if any(not text.startswith(("rate ", *_SIMULATED)) for text in had) or had == ():
         _back_to_work(lab, host)
     lab = lab.with_faults(host.name, ())
     journal.save(lab)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from hpcadmin.errors import LabError
@@ -20,6 +20,7 @@ from hpcadmin.lab.hardware_smi import write_smi
 from hpcadmin.lab.hardware_sys import (
     device_list,
     gpu_table,
+    port_values,
     write_cpuinfo,
     write_cpus,
     write_dmi,
@@ -29,10 +30,13 @@ from hpcadmin.lab.hardware_sys import (
 )
 from hpcadmin.lab.hardware_tree import Tree
 
-__all__ = ["FAULTS", "Profile", "apply_faults", "build", "known_profiles", "load_profile", "slurm_lines"]
+__all__ = ["FAULTS", "PORT_FAULTS", "Profile", "apply_faults", "build", "known_profiles", "load_profile", "slurm_lines"]
 
 FAULTS = ("lost", "slow")
+PORT_FAULTS = ("down", "slow", "errors")
+ERRORS_AT_ONCE = {"symbol_error": 1000, "link_downed": 1, "port_rcv_errors": 50}
 _FAULT_LINE = re.compile(r"gpu (\d{1,3}) (lost|slow)")
+_PORT_LINE = re.compile(r"port ([a-z0-9_]{1,20}) (down|slow|errors)")
 
 
 def build(profile: Profile, dest: Path, seed: str) -> None:
@@ -75,9 +79,12 @@ def slurm_lines(profile: Profile) -> tuple[str, str]:
 
 
 def apply_faults(profile: Profile, dest: Path, lines: Iterable[str]) -> None:
-    """Make sysfs of a built node agree with the lines of its fault file ("gpu 5 lost"): a lost GPU stays listed, but
-    its configuration space reads as all ones; a slow one has a link of eight lanes. No lines: all are healthy."""
-    faults = parse_faults(lines, len(profile.gpus))
+    """Make sysfs of a built node agree with its faults ("gpu 5 lost", "port mlx5_3 down"): a lost GPU stays listed, but
+    its configuration space reads as all ones; a slow one has a link of eight lanes. The error counters of a port with
+    errors go on with every call. No lines: all are healthy."""
+    lines = list(lines)
+    faults = parse_faults([line for line in lines if not line.startswith("port ")], len(profile.gpus))
+    _apply_port_faults(profile, dest, parse_port_faults(lines, [nic.name for nic in profile.nics]))
     nodes = {node.address: node for node in pci_nodes(profile)}
     for gpu in profile.gpus:
         node = nodes[gpu.pci]
@@ -88,6 +95,31 @@ def apply_faults(profile: Profile, dest: Path, lines: Iterable[str]) -> None:
         write_atomic(folder / "config", fallen_config() if lost else config_space(node, width=width), mode=0o444)
         write_atomic(folder / "current_link_width", f"{63 if lost else width}\n", mode=0o444)
         write_atomic(folder / "current_link_speed", "Unknown\n" if lost else f"{SPEEDS[node.gen]}\n", mode=0o444)
+
+
+def _apply_port_faults(profile: Profile, dest: Path, faults: Mapping[str, str]) -> None:
+    for nic in profile.nics:
+        port = dest / "sys/class/infiniband" / nic.name / "ports/1"
+        fault = faults.get(nic.name, "")
+        for name, value in port_values(profile.nic.rate_text, fault).items():
+            write_atomic(port / name, f"{value}\n", mode=0o444)
+        for name, more in ERRORS_AT_ONCE.items():
+            before = int((port / "counters" / name).read_text())
+            count = before + more if fault == "errors" else before if fault else 0
+            write_atomic(port / "counters" / name, f"{count}\n", mode=0o444)
+
+
+def parse_port_faults(lines: Iterable[str], ports: Collection[str]) -> dict[str, str]:
+    """RDMA device -> fault, of the lines that are about ports."""
+    faults: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("port "):
+            match = _PORT_LINE.fullmatch(line.strip())
+            if match is None or match[1] not in ports:
+                raise LabError(f"{line.strip()!r} is no fault of this node",
+                               hint=f"{', '.join(ports)}: {', '.join(PORT_FAULTS)}")
+            faults[match[1]] = match[2]
+    return faults
 
 
 def parse_faults(lines: Iterable[str], gpus: int) -> dict[int, str]:

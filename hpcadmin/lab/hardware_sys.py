@@ -128,6 +128,16 @@ def guid_text(guid: int) -> str:
     return ":".join(raw[i:i + 4] for i in range(0, 16, 4))
 
 
+def port_values(rate_text: str, fault: str) -> dict[str, str]:
+    """What the files of a port say: "down" has lost its cable, "slow" has one lane of four left."""
+    if fault == "down":
+        return {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)", "sm_lid": "0x0"}
+    if fault == "slow":
+        gbps, _, kind = rate_text.partition(" Gb/sec (4X ")
+        rate_text = f"{float(gbps) / 4:g} Gb/sec (1X {kind}"
+    return {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": rate_text, "sm_lid": "0x1"}
+
+
 def nic_lid(seed: str, nic: NicPlace) -> int:
     return 1 + int(token(seed, f"lid {nic.pci}", 4), 16) % 0xBFFE
 
@@ -141,9 +151,10 @@ def _write_hca(tree: Tree, profile: Profile, seed: str, nic: NicPlace) -> None:
                         ("node_desc", f"{seed} {nic.name}")):
         tree.value(f"{base}/{name}", value)
     port = f"{base}/ports/1"
-    for name, value in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", spec.rate_text),
-                        ("link_layer", "InfiniBand"), ("lid", f"0x{nic_lid(seed, nic):x}"), ("lid_mask_count", 0),
-                        ("sm_lid", "0x1"), ("sm_sl", 0), ("cap_mask", "0xa741e848"), ("pkeys/0", "0xffff"),
+    for name, text in port_values(spec.rate_text, "").items():
+        tree.value(f"{port}/{name}", text)
+    for name, value in (("link_layer", "InfiniBand"), ("lid", f"0x{nic_lid(seed, nic):x}"), ("lid_mask_count", 0),
+                        ("sm_sl", 0), ("cap_mask", "0xa741e848"), ("pkeys/0", "0xffff"),
                         ("gids/0", f"fe80:0000:0000:0000:{guid}"),
                         ("gids/1", "0000:0000:0000:0000:0000:0000:0000:0000"),
                         ("gid_attrs/types/0", "IB/RoCE v1")):
