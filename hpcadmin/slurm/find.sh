@@ -1,0 +1,69 @@
+# Where tools are on this node, whether they can start there, and what they say of their version. What they print comes
+# with a bar before each line, so that it cannot pass for a word of ours. $@: what is known, as "NAME PATH MTIME SIZE".
+LC_ALL=C
+PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin
+export LC_ALL PATH
+# A program of MPI would take itself for a rank of this step, and refuse to start by itself.
+for v in $(env | sed -n -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(PMI_[A-Za-z0-9_]*\)=.*/\1/p' \
+    -e 's/^\(PMIX_[RNS][A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(OMPI_[CU][A-Za-z0-9_]*\)=.*/\1/p'); do unset "$v"; done
+exec 3>&1
+cd / || exit 70
+LIMIT=
+timeout -k 1 5 true 2>/dev/null && LIMIT='timeout -k 1 10'
+
+# kind FILE: its first bytes, as far as they tell whether and where it can run: magic, class, order, machine.
+kind() { od -An -tx1 -N20 "$1" 2>/dev/null | tr -d ' \n' | cut -c 1-12,37-40; }
+
+# known WORDS: whether they are among the lines of KNOWN.
+KNOWN=$(for v in "$@"; do printf '%s\n' "$v"; done)
+known() { printf '%s\n' "$KNOWN" | grep -q -x -F -e "$1"; }
+
+# starts FILE: what keeps it from starting, as far as can be told without starting it.
+starts() {
+    case $(kind "$1") in
+    7f454c46*)
+        [ "$(kind "$1" | cut -c 13-16)" = "$(kind /proc/self/exe | cut -c 13-16)" ] || echo foreign
+        ldd "$1" 2>/dev/null | sed -n 's/^[[:space:]]*\([^[:space:]]*\) => not found.*/lacks \1/p' | head -n 20 ;;
+    2321*) ;;
+    *) echo odd ;;
+    esac
+}
+
+# ask CMD...: what it prints, and its exit status.
+ask() {
+    a_status=$( { { { $LIMIT "$@" </dev/null 2>&1 3>&- 4>&-; echo $? >&4; } |
+        { head -c 4096 | tr -c '[:print:]\n' '?'; echo; } | sed 's/^/|/' >&3; } 4>&1; } 2>/dev/null)
+    echo "status $a_status"
+}
+
+# find_tool NAME PATH N PLACE... ARG...: PATH "": the name on PATH, then the places (shell patterns of files).
+find_tool() {
+    f_name=$1 f_path=$2 f_count=$3 f_word=where f_found=''
+    shift 3
+    echo "tool $f_name"
+    case $f_path in
+    /*) [ -f "$f_path" ] && f_found=$f_path ;;
+    *) f_found=$(command -v -- "${f_path:-$f_name}") ;;
+    esac
+    case $f_found in /*) ;; *) f_found='' ;; esac       # command -v also tells functions
+    while [ "$f_count" -gt 0 ]; do
+        for f_one in $1; do
+            if [ -z "$f_found$f_path" ] && [ -f "$f_one" ] && [ -x "$f_one" ]; then f_found=$f_one f_word=place; fi
+        done
+        f_count=$((f_count - 1))
+        shift
+    done
+    if [ -n "$f_found" ]; then
+        echo "$f_word $f_found"
+        f_stamp=$(stat -L -c '%Y %s' "$f_found" 2>/dev/null) && echo "stamp $f_stamp"
+        if [ ! -x "$f_found" ]; then
+            echo noexec
+        else
+            starts "$f_found"
+            if [ $# -gt 0 ]; then
+                if known "$f_name $f_found $f_stamp"; then echo same; else ask "$f_found" "$@"; fi
+            fi
+        fi
+    fi
+    echo "end $f_name"
+}
