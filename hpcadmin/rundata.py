@@ -118,6 +118,20 @@ class SkippedNode:
 
 
 @dataclass(frozen=True)
+class ToolFound:
+    """What those nodes that have the same of a tool have of it."""
+
+    tool: str
+    nodes: tuple[str, ...]
+    path: str = ""                      # on the node, or in its container; "": not there
+    way: str = ""                       # in words: "PATH", "module osu/7.4", "container nccl.sif", "site.toml"
+    version: str = ""                   # the line that it told it in; "": it told none
+    problem: str = ""                   # why it cannot be used: "is not there: …", "does not start: …"
+    stamp: str = ""                     # of the file: when it was changed, and its size
+    asked: str = ""                     # how it was looked for and asked
+
+
+@dataclass(frozen=True)
 class Plan:
     suite: str
     nodes: tuple[str, ...]              # nodes that are tested
@@ -127,6 +141,7 @@ class Plan:
     skipped: tuple[SkippedNode, ...] = ()   # asked for and not tested, with the reason: NOT RUN
     notes: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()      # known before anything runs: skipped nodes, missing hardware
+    tools: tuple[ToolFound, ...] = ()       # that its checks need, as a look found them
 
 
 @dataclass(frozen=True)
