@@ -106,7 +106,7 @@ def ceiling(check: str, measurement: str, unit: str, hardware: str = "", *, rank
     if unit not in _PER_BYTE:
         return None
     if check.startswith("nccl_") and measurement in ("busbw", "avg_busbw", "algbw"):
-        found = [_collective(g, check, ranks, nodes) for g in (gpus(hardware) if hardware else GPUS)]
+        found = [collective(g, check, ranks, nodes) for g in (gpus(hardware) if hardware else GPUS)]
         best = max(found, key=lambda c: c.value, default=_of_port(check, hardware, ranks, nodes))
         return best and Ceiling(best.value * _PER_BYTE[unit], best.why)
     if check == "host_device_copy":
@@ -135,7 +135,7 @@ def _port(unit: str, hardware: str, both: bool) -> Ceiling:
     return Ceiling(value, what + (", both ways" if both else ", one way"))
 
 
-def _collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> Ceiling:
+def collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> Ceiling:
     """The bus bandwidth that the links allow. A switch that adds up (NVLS, SHARP) takes each byte of an all-reduce
     once, the formula counts it 2(n-1)/n times: that is why an H100 gives 479 over links of 450."""
     apart = not nodes or nodes > 1
@@ -150,7 +150,7 @@ def _collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> C
     why = f"{gpu.family}: {between:g} GB/s to other GPUs, one way"
     if not nodes or nodes < 2 or gpu.beyond:
         return Ceiling(inside, why)
-    outside = gpu.network * _crossing(check, ranks, nodes)
+    outside = gpu.network * crossing(check, ranks, nodes)
     if outside < inside:
         return Ceiling(outside, f"{gpu.family}: {gpu.ports} ports of {gpu.port_gbps:g} Gb/s a node")
     return Ceiling(inside, why)
@@ -160,7 +160,7 @@ def _share(ranks: int) -> float:
     return max(ranks - 1, 1) / max(ranks, 2)
 
 
-def _crossing(check: str, ranks: int | None, nodes: int) -> float:
+def crossing(check: str, ranks: int | None, nodes: int) -> float:
     """How many bytes a second of bus bandwidth one byte a second between nodes allows."""
     share = _share(ranks) if ranks else 1.0
     if check in _SUMMED:
@@ -177,7 +177,7 @@ def _of_port(check: str, hardware: str, ranks: int | None, nodes: int | None) ->
     rate = port_gbps(hardware)
     if rate is None or not nodes or nodes < 2:
         return None
-    return Ceiling(rate * 8 / 8 * _crossing(check, ranks, nodes), f"8 ports of {rate:g} Gb/s a node")
+    return Ceiling(rate * 8 / 8 * crossing(check, ranks, nodes), f"8 ports of {rate:g} Gb/s a node")
 
 
 def floor_us(check: str, hardware: str = "", size_bytes: int | None = None) -> Ceiling | None:

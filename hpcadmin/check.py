@@ -14,8 +14,8 @@ from typing import Union
 from hpcadmin.errors import ParseError
 
 __all__ = [
-    "DERIVED", "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView", "Output",
-    "ParseError", "PortView", "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
+    "DERIVED", "Check", "Context", "Direction", "Impact", "JobRequest", "Layout", "Limit", "Measurement", "NodeView",
+    "Output", "ParseError", "PortView", "Reading", "Ready", "Role", "Scope", "Status", "Step", "Subject", "Verdict",
     "Way",
 ]
 

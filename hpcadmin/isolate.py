@@ -227,7 +227,7 @@ class _Graph:
 
     @staticmethod
     def _how(found: Sequence[Verdict]) -> str:
-        return "slow" if all(v.basis in ("limit", "peers") for v in found) else "bad"
+        return "slow" if all(v.basis in ("limit", "derived", "peers") for v in found) else "bad"
 
     def _bad_verdicts(self, pairs: Iterable[Pair]) -> list[Verdict]:
         return [v for p in sorted(pairs) for v in self.verdicts[p] if v.status in _BAD]

@@ -6,17 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hpcadmin import catalogue
+from hpcadmin import derived
 from hpcadmin.check import Limit, Measurement, Status, Subject, Verdict
-from hpcadmin.model import Inventory, Node
+from hpcadmin.model import Inventory
 from hpcadmin.peers import impossible, lower_is_better, number_problem, peer_verdicts
 from hpcadmin.rundata import TestResult
 from hpcadmin.text import byte_size, number
+from hpcadmin.yardstick import Finder, Hardware, Yardstick
 
 MOST_AGAIN = 200     # tests that are measured again at most; what is beyond that stays as it was first judged
 _PAIRS_A_NODE = 8    # of a node that its peers accuse: its best pairs, since the best one decides
 _SILENT = 6          # so many programs that hung without a word are tried again; more are no accident
 _CONTROLS = 3        # pairs of nodes that nobody accuses, measured again beside them
+BY_LIMIT = ("limit", "derived")
 
 
 def judge(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inventory | None = None) -> list[Verdict]:
@@ -25,21 +27,22 @@ def judge(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inv
     Results whose test repeats another are not judged by themselves: a value is bad only if it was bad first and in
     every repetition. The first value stays in the verdict.
     """
-    hardware = _Hardware(inventory)
-    finder = _Finder(tuple(limits), hardware)
+    hardware = Hardware(inventory)
+    finder = Finder(limits, hardware)
     again: dict[str, list[TestResult]] = {}
     for result in results:
         if result.test.repeats:
             again.setdefault(result.test.repeats, []).append(result)
-    firsts = [r for r in results if not r.test.repeats]
+    stamped = [hardware.stamped(r) for r in results]
+    firsts = [r for r in stamped if not r.test.repeats]
     verdicts: list[Verdict] = []
     for result in firsts:
         repetitions = sorted(again.get(result.test.id, ()), key=lambda r: (r.test.attempt, r.test.alone))
-        verdicts += _judge_test(hardware.stamped(result), repetitions, finder)
+        verdicts += _judge_test(result, repetitions, finder)
     known = {r.test.id for r in firsts}
     for lost in sorted(set(again) - known):
         verdicts += [_plain(r, Status.ERROR, f"repeats {lost}, whose first result is missing") for r in again[lost]]
-    return verdicts + peer_verdicts([hardware.stamped(r) for r in results], hardware.identity)
+    return verdicts + peer_verdicts(stamped, hardware)
 
 
 def doubtful(results: Sequence[TestResult], verdicts: Sequence[Verdict], *, most: int = MOST_AGAIN) -> list[str]:
@@ -53,16 +56,20 @@ def doubtful(results: Sequence[TestResult], verdicts: Sequence[Verdict], *, most
     firsts = {r.test.id: r for r in results if not r.test.repeats and r.test.id not in repeated}
     wanted: dict[str, None] = {}
     accused: dict[str, set[str]] = {}
+    of_node: dict[tuple[str, str], list[TestResult]] = {}
+    for result in firsts.values():
+        for node in result.test.subject.nodes:
+            of_node.setdefault((result.test.check, node), []).append(result)
     silent = [r.test.id for r in firsts.values() if r.silent]
     wanted.update(dict.fromkeys(silent if len(silent) <= _SILENT else ()))
     for verdict in verdicts:
         if verdict.status is not Status.FAIL or verdict.measurement is None:
             continue
-        if verdict.basis == "limit" and verdict.test in firsts and lower_is_better(verdict.measurement) is not None:
+        if verdict.basis in BY_LIMIT and verdict.test in firsts and lower_is_better(verdict.measurement) is not None:
             wanted[verdict.test] = None
         elif verdict.basis == "peers":
             accused.setdefault(verdict.check, set()).update(verdict.subject.nodes)
-            wanted.update(dict.fromkeys(_tests_of(verdict, firsts)))
+            wanted.update(dict.fromkeys(_tests_of(verdict, of_node)))
     if accused:
         failing = {n for v in verdicts if v.status in (Status.FAIL, Status.ERROR) for n in v.subject.nodes
                    if v.check in accused and len(v.subject.nodes) == 1}
@@ -73,71 +80,18 @@ def doubtful(results: Sequence[TestResult], verdicts: Sequence[Verdict], *, most
     return list(wanted)[:most]
 
 
-def _tests_of(verdict: Verdict, firsts: dict[str, TestResult]) -> list[str]:
+def _tests_of(verdict: Verdict, firsts: dict[tuple[str, str], list[TestResult]]) -> list[str]:
     """The tests that decide about a node which its peers accuse: those with its best values."""
-    assert verdict.measurement is not None  # noqa: S101
-    node, name = verdict.subject.nodes[0], verdict.measurement.name
+    m = verdict.measurement
+    assert m is not None  # noqa: S101
     found = []
-    for result in firsts.values():
-        if result.test.check == verdict.check and node in result.test.subject.nodes:
-            values = [float(m.value) for m in result.measurements if m.key and m.name == name
-                      and not number_problem(m.value)]
-            if values:
-                found.append((max(values), result.test.id))
-    found.sort(reverse=not lower_is_better(verdict.measurement))
+    for result in firsts.get((verdict.check, verdict.subject.nodes[0]), ()):
+        values = [float(x.value) for x in result.measurements if x.key and x.name == m.name
+                  and (not x.rail or x.rail == m.rail) and not number_problem(x.value)]
+        if values and set(verdict.subject.nodes) <= set(result.test.subject.nodes):
+            found.append((max(values), result.test.id))
+    found.sort(reverse=not lower_is_better(m))
     return [test for _, test in found[:_PAIRS_A_NODE]]
-
-
-class _Hardware:
-    """What the inventory says of the nodes that a value is about."""
-
-    def __init__(self, inventory: Inventory | None) -> None:
-        self._nodes: dict[str, Node] = {n.name: n for n in inventory.nodes} if inventory else {}
-
-    def names(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """GPU models and NIC rates that all of these nodes have: what a limit may be for."""
-        sets = []
-        for name in nodes:
-            node = self._nodes.get(name)
-            if node is None:
-                return ()
-            sets.append({g.model for g in node.gpus if g.model} | {n.rate_text for n in node.nics if n.rate_text})
-        return tuple(sorted(set.intersection(*sets))) if sets else ()
-
-    def identity(self, name: str) -> object:
-        """Equal for nodes that may be compared as peers. Counts of GPUs and link rates are left out on purpose: a
-        node that has lost some is still to be compared with the others."""
-        node = self._nodes.get(name)
-        return (node.vendor, node.product, node.cpu.model, node.cpu.cpus) if node else ()
-
-    def stamped(self, result: TestResult) -> TestResult:
-        """The result, marked as simulated if any node of it only pretends to have its hardware."""
-        if result.simulated:
-            return result
-        found = {n.simulated for n in map(self._nodes.get, result.test.subject.nodes) if n and n.simulated}
-        return replace(result, simulated=", ".join(sorted(found))) if found else result
-
-
-class _Finder:
-    """The limit for a measurement, remembered for all measurements of the same kind."""
-
-    def __init__(self, limits: tuple[Limit, ...], hardware: _Hardware) -> None:
-        self._limits = limits
-        self._hardware = hardware
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._known: dict[object, Limit | None] = {}
-
-    def find(self, check: str, m: Measurement, subject: Subject, simulated: bool) -> Limit | None:
-        if not self._limits:
-            return None
-        if subject.nodes not in self._names:
-            self._names[subject.nodes] = self._hardware.names(subject.nodes)
-        names = self._names[subject.nodes]
-        key = (check, m.name, m.unit, m.size_bytes, m.direction, m.ranks, m.nodes, m.transport, names, simulated)
-        if key not in self._known:
-            limit = catalogue.for_measurement(self._limits, check, m, names, simulated)
-            self._known[key] = limit if limit is not None and limit.simulated == simulated else None
-        return self._known[key]
 
 
 @dataclass(frozen=True)
@@ -156,7 +110,7 @@ def _plain(result: TestResult, status: Status, reason: str, basis: str = "output
                    simulated=result.simulated)
 
 
-def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: _Finder) -> list[Verdict]:
+def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: Finder) -> list[Verdict]:
     if result.not_run:
         return [_plain(result, Status.NOT_RUN, result.not_run, "plan")]
     if result.silent and repetitions:
@@ -165,17 +119,55 @@ def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: _
     judged = [m for m in result.measurements if m.key or m.expected is not None]
     if not judged and not result.error:
         return [_plain(result, Status.ERROR, "nothing was measured")]
+    judged += _at_sizes_of_limits(result, judged, finder)
     seen: dict[object, int] = {}
+    outcomes: list[tuple[Measurement, _Outcome]] = []
     for m in judged:
         place = seen[_kind(m)] = seen.get(_kind(m), -1) + 1
         outcome = _judge_value(result, m, finder)
-        if outcome.status is Status.FAIL and outcome.basis == "limit":
+        if outcome.status is Status.FAIL and outcome.basis in BY_LIMIT:
             outcome = _after_repetitions(outcome, m, place, repetitions, finder)
-        verdicts.append(_verdict(result, m, outcome, repetitions))
-    return _with_side_values(result, verdicts)
+        outcomes.append((m, outcome))
+    verdicts += [_verdict(result, m, o, repetitions) for m, o in outcomes if not _vouched(m, o, outcomes)]
+    return _with_side_values(result, verdicts, finder)
 
 
-def _after_silence(result: TestResult, repetitions: Sequence[TestResult], finder: _Finder) -> list[Verdict]:
+def _at_sizes_of_limits(result: TestResult, keys: Sequence[Measurement], finder: Finder) -> list[Measurement]:
+    """The other points of a judged curve for whose message size there is a limit."""
+    check = result.test.check
+    curves = {_curve(m) for m in keys if m.expected is None}
+    return [m for m in result.measurements if not m.key and m.expected is None and finder.has_size(check, m)
+            and _curve(m) in curves and _limit_at(result, m, finder)]
+
+
+def _limit_at(result: TestResult, m: Measurement, finder: Finder) -> bool:
+    limit = finder.find(result.test.check, m, _subject(result, m).nodes, bool(result.simulated)).limit
+    return limit is not None and limit.size_bytes == m.size_bytes
+
+
+def _vouched(m: Measurement, outcome: _Outcome, outcomes: Sequence[tuple[Measurement, _Outcome]]) -> bool:
+    """A value without a limit needs none where another point of its curve was judged by one that it keeps as well: at a
+    larger size a bandwidth is no lower, at a smaller size a time is no longer. It is kept and shown then."""
+    if outcome.status is not Status.UNJUDGED or outcome.basis or m.size_bytes is None or m.warnings:
+        return False
+    lower = lower_is_better(m)
+    for other, found in outcomes:
+        limit, size = found.limit, other.size_bytes
+        if found.basis != "limit" or limit is None or size is None or size != limit.size_bytes:
+            continue
+        if _curve(other) != _curve(m):
+            continue
+        kept = _by_limit(replace(m, size_bytes=size), limit).status is Status.PASS
+        if kept and ((lower is False and m.size_bytes >= size) or (lower and m.size_bytes <= size)):
+            return True
+    return False
+
+
+def _curve(m: Measurement) -> object:
+    return m.name, m.unit, m.direction, m.rail, m.binding, m.mode, m.run, m.ranks, m.nodes, m.subject
+
+
+def _after_silence(result: TestResult, repetitions: Sequence[TestResult], finder: Finder) -> list[Verdict]:
     """A program that hung without a word at first: an ERROR, unless every repetition could be measured; then what the
     worst of them says, but never better than WARN. Whatever said something before it failed stays an ERROR."""
     failed = [r.error or r.not_run or "nothing measured" for r in repetitions if r.error or r.not_run
@@ -197,7 +189,11 @@ def _outputs(result: TestResult, repetitions: Sequence[TestResult]) -> tuple[str
 
 
 def _kind(m: Measurement) -> object:
-    return m.name, m.size_bytes, m.direction, m.rail, m.subject
+    return m.name, m.size_bytes, m.direction, m.rail, m.mode, m.run, m.subject
+
+
+def _subject(result: TestResult, m: Measurement) -> Subject:
+    return m.subject if m.subject.nodes else result.test.subject
 
 
 def _verdict(result: TestResult, m: Measurement, outcome: _Outcome, repetitions: Sequence[TestResult]) -> Verdict:
@@ -210,21 +206,29 @@ def _verdict(result: TestResult, m: Measurement, outcome: _Outcome, repetitions:
         storable = replace(m, value=str(m.value))
     if m.expected is not None and number_problem(m.expected) and not isinstance(m.expected, str):
         storable = replace(storable, expected=str(m.expected))
-    used = repetitions if outcome.basis == "limit" and outcome.reason else ()
+    used = repetitions if outcome.basis in BY_LIMIT and outcome.status is not Status.UNJUDGED and outcome.reason else ()
     return Verdict(
-        check=result.test.check, subject=m.subject if m.subject.nodes else result.test.subject, status=status,
+        check=result.test.check, subject=_subject(result, m), status=status,
         reason=reason, test=result.test.id, measurement=storable, limit=outcome.limit, basis=outcome.basis,
         attempt=max((r.test.attempt for r in used), default=result.test.attempt), simulated=result.simulated,
         outputs=_outputs(result, used))
 
 
-def _with_side_values(result: TestResult, verdicts: list[Verdict]) -> list[Verdict]:
+def _with_side_values(result: TestResult, verdicts: list[Verdict], finder: Finder) -> list[Verdict]:
     """Warnings and defects of values that are only kept and shown must not get lost: they mark the test's verdict."""
     side = [m for m in result.measurements if not m.key and m.expected is None]
+    if not side:
+        return verdicts
     broken = [m for m in side if isinstance(m.value, float) and not math.isfinite(m.value)]
     if broken:
         text = ", ".join(_name(m) for m in broken[:3])
         verdicts.append(_plain(result, Status.ERROR, f"the output has values that are no numbers: {text}"))
+    beyond = [(m, why) for m in side if not isinstance(m.value, str) and not number_problem(m.value)
+              and (why := _beyond(result, m, finder))]
+    if beyond:
+        m, why = beyond[0]
+        more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+        verdicts.append(_plain(result, Status.ERROR, f"{_name(m)}: {why}{more}"))
     warnings = tuple(dict.fromkeys(w for m in side for w in m.warnings))
     if warnings and verdicts:
         head = verdicts[0]
@@ -234,24 +238,47 @@ def _with_side_values(result: TestResult, verdicts: list[Verdict]) -> list[Verdi
     return verdicts
 
 
-def _judge_value(result: TestResult, m: Measurement, finder: _Finder) -> _Outcome:
-    subject = m.subject if m.subject.nodes else result.test.subject
-    strange = sorted(set(subject.nodes) - set(result.test.subject.nodes))
-    if strange:
-        return _Outcome(Status.ERROR, f"{m.name} was measured on {', '.join(strange[:3])}, not a node of this test",
-                        "output")
+def _beyond(result: TestResult, m: Measurement, finder: Finder) -> str:
+    """Why the hardware cannot have given a value that is only kept and shown."""
+    found = finder.find(result.test.check, m, _subject(result, m).nodes, bool(result.simulated))
+    return derived.impossible(m, found.possible)
+
+
+def _judge_value(result: TestResult, m: Measurement, finder: Finder) -> _Outcome:
+    subject = _subject(result, m)
+    if subject is not result.test.subject:
+        strange = sorted(set(subject.nodes) - set(result.test.subject.nodes))
+        if strange:
+            return _Outcome(Status.ERROR, f"{m.name} was measured on {', '.join(strange[:3])}, not a node of this test",
+                            "output")
     if m.expected is not None:
         return _equal(m, m.expected)
     problem = number_problem(m.value)
     if problem:
         return _Outcome(Status.ERROR, f"{_name(m)}: {problem}", "output")
-    limit = finder.find(result.test.check, m, subject, bool(result.simulated))
+    found = finder.find(result.test.check, m, subject.nodes, bool(result.simulated))
+    limit = found.limit
     problem = "" if limit and limit.min is not None and limit.min < 0 else impossible(m, subject)
+    problem = problem or derived.impossible(m, found.possible)
     if problem:
         return _Outcome(Status.ERROR, f"{_name(m)}: {problem}", "output", limit)
-    if limit is None:
-        return _Outcome(Status.UNJUDGED, f"{_shown(m)}: no limit known")
-    return _by_limit(m, limit)
+    if limit is not None:
+        return _by_limit(m, limit)
+    if found.derived.limit is not None:
+        return _by_derived(m, found)
+    return _Outcome(Status.UNJUDGED, f"{_shown(m)}: no limit known")
+
+
+def _by_derived(m: Measurement, found: Yardstick) -> _Outcome:
+    """A reason also for a PASS: nobody published that limit."""
+    limit = found.derived.limit
+    assert limit is not None  # noqa: S101
+    outcome = replace(_by_limit(m, limit), basis="derived")
+    if outcome.status is Status.FAIL:
+        return replace(outcome, reason=f"{outcome.reason}: {limit.source}")
+    if outcome.status is Status.PASS and found.derived.remark:
+        return replace(outcome, status=Status.WARN, reason=f"{_shown(m)}, {limit.text()}; {found.derived.remark}")
+    return outcome
 
 
 def _equal(m: Measurement, expected: object) -> _Outcome:
@@ -282,7 +309,7 @@ def _by_limit(m: Measurement, limit: Limit) -> _Outcome:
 
 
 def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions: Sequence[TestResult],
-                       finder: _Finder) -> _Outcome:
+                       finder: Finder) -> _Outcome:
     """What remains of a failure after the test was done again: it stays if no repetition was good."""
     if not repetitions:
         return first
@@ -294,7 +321,7 @@ def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions:
             bad += 1
             continue
         outcome = _judge_value(result, same[place], finder)
-        good = outcome.status is Status.PASS and same[place].unit == m.unit
+        good = outcome.status in (Status.PASS, Status.WARN) and same[place].unit == m.unit
         bad += not good
         shown.append(_value(same[place].value))
     again = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,25 +1,38 @@
 """Comparison of a node with its equals: the best value of each node against the median over nodes of those.
 
-Only values of equal conditions are compared (check, unit, message size, direction, transport, pairs at once, hardware).
-The best pair of a node counts, not all of its pairs: with one bad node of four, half of all pairs are bad.
+Only values of equal conditions are compared (check, unit, message size, direction, ranks, nodes, pairs at once,
+transport, mode, port, hardware). The best pair of a node counts, not all of its pairs: with one bad node of four, half
+of all pairs are bad. Where there are too few nodes, a device is compared with the others of its node, and a port with
+the others of its rate.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from hpcadmin.check import Measurement, Status, Subject, Verdict
+from hpcadmin.check import Direction, Measurement, Status, Subject, Verdict
 from hpcadmin.rundata import TestResult
 from hpcadmin.text import number
 
-MIN_NODES = 4        # with fewer, nobody can say which of them is the odd one
-MIN_DISTANCE = 0.20  # nearer to the median than this is noise
+MIN_NODES = 4        # with fewer, nobody can say which of them is the odd one: of three pairs one bad node spoils two
+MIN_DEVICES = 4      # of a node, for the same reason
+MIN_DISTANCE = 0.20  # nearer to the median than this is noise: runs of one healthy machine differ by a tenth and more
+MIN_SPREADS = 3.0    # standard deviations, where the healthy differ more than that among themselves
+MAD_TO_SIGMA = 1.4826    # of normally distributed values; the median absolute deviation itself ignores the odd ones
 
 _TIMES = frozenset({"ns", "us", "µs", "ms", "s"})
-Identity = Callable[[str], object]   # node name -> what makes its hardware equal to another node's
+
+
+class Hardware(Protocol):
+    """What is asked of the inventory."""
+
+    def identity(self, name: str) -> object: ...        # equal for nodes that may be compared
+    def gpu_models(self, name: str) -> object: ...
+    def rate(self, name: str, rail: str) -> float | None: ...
 
 
 def number_problem(value: object) -> str:
@@ -55,55 +68,68 @@ def impossible(measurement: Measurement, subject: Subject) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(NamedTuple):
     """What must be equal before two values may be compared."""
 
     check: str
     name: str
     unit: str
     size_bytes: int | None
-    direction: str
+    direction: Direction
     rail: str
     binding: str
     transport: str
+    mode: str
     ranks: int | None
+    nodes: int | None
     pairs_at_once: int | None
     pair: bool
     hardware: object
     simulated: bool
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     conditions: Conditions
-    entities: tuple[Subject, ...]      # one (a node or a device) or the two nodes of a pair
+    subject: Subject                   # a node, a device of one, or the two nodes of a pair
+    value: float
     measurement: Measurement
     result: TestResult
 
     @property
-    def value(self) -> float:
-        return float(self.measurement.value)
+    def entities(self) -> tuple[Subject, ...]:
+        nodes = self.subject.nodes
+        return tuple(Subject((n,)) for n in nodes) if len(nodes) == 2 and not self.subject.device else (self.subject,)
 
 
-def samples(results: Iterable[TestResult], identity: Identity) -> list[Sample]:
+def samples(results: Iterable[TestResult], hardware: Hardware) -> list[Sample]:
     """Every value that can be compared with peers at all."""
     found = []
+    kinds: dict[tuple[bool, tuple[str, ...]], object] = {}
     for result in results:
+        test = result.test
         for m in result.measurements:
-            subject = m.subject if m.subject.nodes else result.test.subject
-            if (not m.key or m.expected is not None or lower_is_better(m) is None or number_problem(m.value)
-                    or impossible(m, subject) or not _comparable(m, subject)):
+            if not m.key or m.expected is not None:
                 continue
-            pair = len(subject.nodes) == 2
-            test = result.test
+            subject = m.subject if m.subject.nodes else test.subject
+            if not _can_be_compared(m, subject):
+                continue
+            nodes = subject.nodes
+            of_gpu = test.check.startswith("nccl_") or subject.device.startswith("GPU")
+            kind = kinds.get((of_gpu, nodes))
+            if kind is None:
+                kind = kinds[of_gpu, nodes] = frozenset(
+                    (hardware.identity(n), hardware.gpu_models(n) if of_gpu else None) for n in nodes)
+            at_once = m.pairs_at_once if m.pairs_at_once is not None else test.pairs_at_once
             conditions = Conditions(
-                test.check, m.name, m.unit, m.size_bytes, m.direction.value, m.rail, m.binding, m.transport, m.ranks,
-                m.pairs_at_once if m.pairs_at_once is not None else test.pairs_at_once, pair,
-                frozenset(identity(n) for n in subject.nodes), bool(result.simulated))
-            entities = tuple(Subject((n,)) for n in subject.nodes) if pair else (subject,)
-            found.append(Sample(conditions, entities, m, result))
+                test.check, m.name, m.unit, m.size_bytes, m.direction, m.rail, m.binding, m.transport, m.mode, m.ranks,
+                m.nodes, at_once, len(nodes) == 2, kind, bool(result.simulated))
+            found.append(Sample(conditions, subject, float(m.value), m, result))
     return found
+
+
+def _can_be_compared(m: Measurement, subject: Subject) -> bool:
+    broken = number_problem(m.value) or lower_is_better(m) is None or impossible(m, subject)
+    return not broken and _comparable(m, subject)
 
 
 def _comparable(measurement: Measurement, subject: Subject) -> bool:
@@ -113,47 +139,58 @@ def _comparable(measurement: Measurement, subject: Subject) -> bool:
     return len(subject.nodes) == 1 and (not lower_is_better(measurement) or measurement.size_bytes is not None)
 
 
-def peer_verdicts(results: Sequence[TestResult], identity: Identity) -> list[Verdict]:
-    """A verdict for each node (or device) that was at least 20 % worse than its peers in the first measurement.
+def peer_verdicts(results: Sequence[TestResult], hardware: Hardware) -> list[Verdict]:
+    """A verdict for each node (or device, or port) that was at least 20 % worse than its peers when first measured.
 
     FAIL when every repetition says the same or there is none; PASS or WARN when it recovered. Nodes in line with
     their peers get none: being like the others proves nothing.
     """
     first: dict[Conditions, list[Sample]] = {}
     again: dict[Conditions, list[Sample]] = {}
-    for sample in samples(results, identity):
+    for sample in samples(results, hardware):
         if not sample.result.test.repeats:
             first.setdefault(sample.conditions, []).append(sample)
         else:
-            again.setdefault(replace(sample.conditions, pairs_at_once=None), []).append(sample)
+            again.setdefault(sample.conditions._replace(pairs_at_once=None), []).append(sample)
     repetitions: dict[str, list[TestResult]] = {}
     for result in results:
         if result.test.repeats:
             repetitions.setdefault(result.test.repeats, []).append(result)
     verdicts = []
+    few: list[Sample] = []
     for conditions, group in first.items():
-        repeated = again.get(replace(conditions, pairs_at_once=None), [])
-        for accused in _worse_than_peers(conditions, group):
-            verdicts.append(_verdict(accused, repeated, repetitions))
-    return verdicts
+        accused = _worse_than_peers(group)
+        if accused is None:
+            few += group
+            continue
+        repeated = again.get(conditions._replace(pairs_at_once=None), [])
+        verdicts += [_verdict(a, repeated, repetitions) for a in accused]
+    later: dict[Family, list[Sample]] = {}
+    for group in again.values():
+        _siblings(group, hardware, later)
+    for key, siblings in _siblings(few, hardware, {}).items():
+        repeated = later.get(_in_any_round(key), [])
+        verdicts += [_verdict(a, repeated, repetitions) for a in _odd(siblings, _of_node(siblings), MIN_DEVICES)]
+    return sorted(verdicts, key=lambda v: (v.check, v.subject.nodes, v.subject.device))
 
 
-@dataclass(frozen=True)
-class _Accused:
+class _Accused(NamedTuple):
     entity: Subject
     best: Sample
     own: tuple[Sample, ...]
     median: float
-    nodes: int
+    among: str               # "8 nodes", "8 GPUs of node03"
     lower: bool
 
 
 def _bests(group: Iterable[Sample], lower: bool) -> dict[Subject, Sample]:
+    """Of equal ones that of the first test, so that the order of the results changes nothing."""
     bests: dict[Subject, Sample] = {}
     for sample in group:
         for entity in sample.entities:
             known = bests.get(entity)
-            if known is None or (sample.value < known.value if lower else sample.value > known.value):
+            if (known is None or (sample.value < known.value if lower else sample.value > known.value)
+                    or (sample.value == known.value and sample.result.test.id < known.result.test.id)):
                 bests[entity] = sample
     return bests
 
@@ -166,21 +203,59 @@ def _distance(value: float, reference: float, lower: bool) -> float:
     return (value - reference if lower else reference - value) / reference
 
 
-def _worse_than_peers(conditions: Conditions, group: Sequence[Sample]) -> list[_Accused]:
+def _worse_than_peers(group: Sequence[Sample]) -> list[_Accused] | None:
+    """None where there are too few nodes to say anything."""
+    nodes = {node for sample in group for node in sample.subject.nodes}
+    return _odd(group, f"{len(nodes)} nodes", 0) if len(nodes) >= MIN_NODES else None
+
+
+def _odd(group: Sequence[Sample], among: str, least: int) -> list[_Accused]:
+    """Those that are further from the median than MIN_DISTANCE and than MIN_SPREADS of what is usual among them."""
     lower = bool(lower_is_better(group[0].measurement))
     bests = _bests(group, lower)
-    nodes = len({entity.nodes for entity in bests})
-    if nodes < MIN_NODES:
+    if len(bests) < least:
         return []
     median = statistics.median(s.value for s in bests.values())
-    bad = {entity for entity, sample in bests.items() if _is_worse(sample.value, median, lower)}
+    spread = MAD_TO_SIGMA * statistics.median(abs(s.value - median) for s in bests.values())
+    bad = {entity for entity, s in bests.items()
+           if _is_worse(s.value, median, lower) and abs(s.value - median) >= MIN_SPREADS * spread}
     own: dict[Subject, list[Sample]] = {entity: [] for entity in bad}
     if bad:
         for sample in group:
             for entity in bad.intersection(sample.entities):
                 own[entity].append(sample)
-    return [_Accused(entity, bests[entity], tuple(own[entity]), median, nodes, lower)
-            for entity in bests if entity in bad]
+    for found in own.values():
+        found.sort(key=lambda s: s.result.test.id)
+    return [_Accused(e, sample, tuple(own[e]), median, among, lower) for e, sample in bests.items() if e in bad]
+
+
+Family = tuple[Conditions, tuple[str, ...], str, object]
+
+
+def _siblings(few: Iterable[Sample], hardware: Hardware,
+              groups: dict[Family, list[Sample]]) -> dict[Family, list[Sample]]:
+    """Devices of one node, and ports of one node or pair that have the same rate, together: of those nodes that are too
+    few to be compared with each other. A port whose rate is unknown is compared with none."""
+    for s in few:
+        nodes, rail = s.subject.nodes, s.conditions.rail
+        if s.subject.device:
+            groups.setdefault((s.conditions, nodes, s.subject.device.rstrip("0123456789"), None), []).append(s)
+        elif rail:
+            rates = {hardware.rate(n, rail) for n in nodes}
+            if None not in rates:
+                key = (s.conditions._replace(rail=""), nodes, rail.rstrip("0123456789"), frozenset(rates))
+                groups.setdefault(key, []).append(s._replace(subject=Subject(nodes, rail)))
+    return groups
+
+
+def _in_any_round(key: Family) -> Family:
+    return (key[0]._replace(pairs_at_once=None), *key[1:])
+
+
+def _of_node(group: Sequence[Sample]) -> str:
+    subject = group[0].subject
+    kind = "GPUs" if subject.device.startswith("GPU") else "ports" if group[0].measurement.rail else "devices"
+    return f"{len({s.subject for s in group})} {kind} of {' - '.join(subject.nodes)}"
 
 
 def _verdict(accused: _Accused, repeated: Sequence[Sample], repetitions: dict[str, list[TestResult]]) -> Verdict:
@@ -201,7 +276,7 @@ def _verdict(accused: _Accused, repeated: Sequence[Sample], repetitions: dict[st
     side = "above" if accused.lower else "below"
     of_pairs = f"best of {len(accused.own)} pairs " if len(accused.own) > 1 else ""
     far = f"{distance:.0%}" if accused.lower or distance < 0.99 else "over 99%"
-    peers = f"{far} {side} the median of {accused.nodes} nodes ({number(accused.median)})"
+    peers = f"{far} {side} the median of {accused.among} ({number(accused.median)})"
     again = f", again {_and(values)}" if values else ""
     outputs = dict.fromkeys(o for r in [s.result for s in accused.own] + [x for k in sorted(rounds) for x in rounds[k]]
                             for o in r.outputs)

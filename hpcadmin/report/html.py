@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from hpcadmin.check import Limit, Scope, Status, Verdict
 from hpcadmin.hosts import fold
+from hpcadmin.judge import BY_LIMIT
 from hpcadmin.model import Group
 from hpcadmin.report.base import Options, ReportFormat
 from hpcadmin.report.matrix import MOST_NODES, SHADES, Matrix, matrices
@@ -114,14 +115,14 @@ def _sections(run: Run, summary: Summary, links: _Links) -> list[Section]:
 
 def _row(v: Verdict, links: _Links) -> Row:
     m = v.measurement
-    if v.basis == "limit" and v.limit:
+    if v.basis in BY_LIMIT and v.limit:
         judged = v.limit.text()
     elif v.basis == "expected" and m is not None:
         judged = f"equal to {number(m.expected)}"
     else:
         judged = {"peers": "the other nodes", "output": "its output", "plan": "not run"}.get(v.basis, v.basis or "-")
     reason = v.reason
-    if m is not None and v.basis == "limit":     # the value and the limit have columns of their own
+    if m is not None and v.basis in BY_LIMIT:    # the value and the limit have columns of their own
         reason = reason.removeprefix(f"{shown(m)}, {judged}").removeprefix("; ")
     elif m is not None:
         reason = reason.removeprefix(f"{shown(m)}: ")
