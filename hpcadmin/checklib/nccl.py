@@ -17,26 +17,23 @@ from hpcadmin.check import (
     Check,
     Context,
     Impact,
+    Layout,
     Measurement,
     Output,
     ParseError,
     Reading,
-    Role,
     Scope,
-    Step,
     Subject,
 )
-from hpcadmin.checklib import nccl_json
+from hpcadmin.checklib import nccl_json, nccl_start
 from hpcadmin.checklib.nccl_run import COLLECTIVES, IN, OUT, Collective, Kind, Line, Problem, Rank, Row, Run
 from hpcadmin.checklib.nccl_sense import Sense, sense
+from hpcadmin.checklib.nccl_start import LAYOUTS, sizes_of, steps_of, tasks_of
 from hpcadmin.checklib.nccl_text import Splitter, lines_of
 from hpcadmin.checklib.nccl_words import Words, words_of
 
 _PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:_perf\b|\.cu:)")
-SIMULATED = (1 << 18, 1 << 20)
-_DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads
 _MOST_RUNS = 16
-_RDMA = ("IB", "RoCE", "OFI", "EFA", "CXI", "VERBS")
 
 
 @dataclass(frozen=True)
@@ -184,44 +181,26 @@ def _notes(runs: Sequence[Run], shown: Sequence[int], words: Words, told: Sequen
 # --- a run of ours
 
 
-def sizes_of(context: Context) -> tuple[int, int]:
-    if context.simulated:
-        return SIMULATED
-    return context.param_int("min_bytes", 1 << 20), context.param_int("max_bytes", 1 << 33)
-
-
-def steps_of(context: Context, of: Collective) -> tuple[Step, ...]:
-    least, most = sizes_of(context)
-    argv = (context.tools[of.program], "-b", str(least), "-e", str(most), "-f", "2", "-g", "1",
-            *(("-n", "5") if context.simulated else ()))
-    tasks = tasks_of(context)
-    tells = len(context.nodes) > 1 and tasks * len(context.nodes) <= _DEBUG_RANKS and not context.simulated
-    # To stderr: on stdout a line of NCCL may fall into a row of the table, which is printed in pieces.
-    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": "/dev/stderr"} if tells else {}
-    return (Step(argv=argv, role=Role.RANKS, tasks_per_node=tasks, gpus_per_task=1, env=env, timeout_s=300.0),)
-
-
-def tasks_of(context: Context) -> int:
-    """Ranks on each node: as many as the node with the fewest GPUs has."""
-    return min((n.gpus for n in context.nodes if n.gpus), default=1)
-
-
 def parse(outputs: Sequence[Output], context: Context, of: Collective) -> list[Measurement]:
     """A run of ours must be whole and as it was asked for. Of an output alone, what is whole is given with warnings."""
     output = lib.require(outputs, count=1)[0]
     found = examine(output.text, of)
     _refuse(found, context)
-    warnings = (*found.warnings, *(p.text for p in found.problems if p.kind is Kind.PART))
     reading, run = found.reading, found.run
+    warnings = (*found.warnings, *(p.text for p in found.problems if p.kind is Kind.PART),
+                *nccl_start.unproven(reading, context))
     if context.nodes and run is not None:
         _as_asked(run, context)
-    everyone = Subject(tuple(n.name for n in context.nodes) or tuple(sorted(reading.host_names)))
+        nccl_start.as_planned(run.ranks, output.text, context)
+    everyone = context.subject if context.nodes else Subject(tuple(sorted(reading.host_names)))
     placed = _placed(run.ranks if run else (), context)
     as_planned = all(m.expected in (None, m.value) for m in placed)     # else its bandwidth is of something else
     last = max((m.size_bytes or 0 for m in reading.measurements), default=0)
     modes = {m.mode for m in reading.measurements if m.size_bytes is not None}
     main = OUT if OUT in modes else IN if IN in modes else ""
-    values = [replace(m, subject=everyone, warnings=warnings, transport=reading.transport or "",
+    pairs = context.pairs_at_once if context.layout is Layout.PAIRS else None
+    values = [replace(m, subject=everyone, warnings=warnings, transport=reading.transport or "", pairs_at_once=pairs,
+                      rail="" if context.rail is None else str(context.rail),
                       key=as_planned and (m.name, m.size_bytes, m.mode) == ("busbw", last, main))
               for m in reading.measurements]
     extra = []
@@ -229,7 +208,7 @@ def parse(outputs: Sequence[Output], context: Context, of: Collective) -> list[M
         extra.append(Measurement("wrong_values", reading.wrong_values, subject=everyone, expected=0, warnings=warnings))
     if found.verdict:
         extra.append(Measurement("tool_verdict", found.verdict, subject=everyone, expected="OK"))
-    return [*placed, *extra, *_medium(reading, context, everyone), *values]
+    return [*placed, *extra, *nccl_start.medium(reading, context), *values]
 
 
 def _refuse(found: Found, context: Context) -> None:
@@ -263,15 +242,6 @@ def _placed(ranks: Sequence[Rank], context: Context) -> list[Measurement]:
     return found
 
 
-def _medium(reading: Reading, context: Context, everyone: Subject) -> list[Measurement]:
-    """RDMA where all nodes have devices for it: sockets are then a fault, whatever the bandwidth."""
-    if reading.transport is None or len(context.nodes) < 2 or not all(n.rdma_devices for n in context.nodes):
-        return []
-    rdma = reading.transport.startswith(_RDMA)
-    return [Measurement("transport", "RDMA" if rdma else reading.transport, subject=everyone, expected="RDMA",
-                        transport=reading.transport)]
-
-
 def reading(text: str, context: Context, of: Collective) -> Reading:
     """What one text tells by itself; the context changes nothing."""
     return examine(text, of).reading
@@ -283,7 +253,7 @@ def check(name: str, *, title: str, doc: str) -> Check:
     return Check(
         name=name, title=title, scope=Scope.GROUP, impact=Impact.LOAD, needs=("gpu", of.program),
         params={"min_bytes": 1 << 20, "max_bytes": 1 << 33}, steps=partial(steps_of, of=of),
-        parse=partial(parse, of=of), read=partial(reading, of=of), seconds=30.0, doc=doc)
+        parse=partial(parse, of=of), read=partial(reading, of=of), seconds=30.0, doc=doc, layouts=LAYOUTS)
 
 
 # --- one whole run, for who needs no more than its table
