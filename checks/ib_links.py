@@ -14,8 +14,9 @@ is good on all ports of a node is told once):
 - `symbol_error`, `link_error_recovery`, `link_downed` (a flap), `port_rcv_errors`, `port_rcv_remote_physical_errors`,
   `port_xmit_discards`, `port_xmit_constraint_errors`, `port_rcv_constraint_errors`, `local_link_integrity_errors`,
   `excessive_buffer_overrun_errors`, `VL15_dropped`, `rx_icrc_encapsulated`: by how much they have grown between the two
-  readings, judged by limits. These counters have 4 to 16 bits and stay where they are full: one that is full, or that
-  was cleared in between, is an error, since nobody can say whether it grows (clear it with `perfquery -R`);
+  readings, judged by limits; `errors` is 0 where none of them has. These counters have 4 to 16 bits and stay where
+  they are full: one that is full, or that was cleared in between, is an error, since nobody can say whether it grows
+  (clear it with `perfquery -R`);
 - `errors_so_far`: what had come together before, which may be years old: a warning above what infiniband-diags proposes
   as thresholds (10, or 100), never a failure;
 - `sent_again`: packets that the network lost or swapped, as RoCE cards count them: a warning;
@@ -80,7 +81,10 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     before = [o for o in outputs if o.when == "before"]
-    output = lib.require([o for o in outputs if o.when != "before"], count=1)[0]
+    after = [o for o in outputs if o.when != "before"]
+    if not after:
+        before, after = [], before
+    output = lib.require(after, count=1)[0]
     if "# hpcadmin ib_links" not in output.text and not context.nodes:
         return _alone(output.text, context)
     node = context.nodes[0] if context.nodes else NodeView(output.node)

@@ -39,13 +39,15 @@ MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
     "ib_write_lat": {**_LAT, "tps_average": ("1/s",)}, "ib_read_lat": _LAT, "ib_send_lat": _LAT, "ib_atomic_lat": _LAT,
     "mpi_pingpong": {"latency": ("us",), "latency_median": ("us",), "bandwidth": ("MB/s",),
                      "bandwidth_median": ("MB/s",)},
-    "ib_links": dict.fromkeys((*ERRORS, *DAMAGED), ("count",)),
+    "ib_links": dict.fromkeys(("errors", *ERRORS, *DAMAGED), ("count",)),
     "subnet_manager": {},
     "nvidia_smi": {"temperature": ("C",), "power": ("W",), "clock": ("MHz",)},
     "mpi_hello": {"clock_offset": ("s",)},
     "node_ready": {"clock_offset": ("s",), "shared_free": ("MiB",), "tmp_free": ("MiB",), "uptime": ("s",)},
     "host_device_copy": {"to_device": ("GB/s",), "to_host": ("GB/s",), "bandwidth": ("GB/s",)},
     "peer_copy": {"bandwidth": ("GB/s",)},
+    "ethernet": {"bandwidth": ("Gb/s",), "loss": ("%",), "jitter": ("ms",), "retransmits": ("segments",)},
+    "roce_config": {},
     "gpu_binding": {}, "leaf_allocation": {},        # what they tell is equal to what is expected, or not
 }
 _SIZED = (*SIZED, "us", "ms", "msg/s", "Mpps")

@@ -95,9 +95,13 @@ def so_far(port: Port, subject: Subject) -> Iterator[Measurement]:
 
 
 def grown(before: Port, now: Port, seconds: float, subject: Subject) -> Iterator[Measurement]:
-    """What has grown between the two. A count that cannot be told is a text where a number is expected: an error."""
-    for name in dict.fromkeys([*error_names(before), *error_names(now)]):
-        yield _grown(name, value(before, name), value(now, name), seconds, subject)
+    """What has grown between the two; `errors` is 0 where none has. A count that cannot be told is a text where a
+    number is expected: an error."""
+    names = list(dict.fromkeys([*error_names(before), *error_names(now)]))
+    found = [_grown(name, value(before, name), value(now, name), seconds, subject) for name in names]
+    yield from (m for m in found if m.value != 0)
+    if found and all(m.value == 0 for m in found):
+        yield Measurement("errors", 0, "count", subject=subject)
     again = []
     for plain in AGAIN:
         more = _difference(value(before, f"hw {plain}"), value(now, f"hw {plain}"))
