@@ -9,7 +9,9 @@ from hpcadmin.check import NodeView
 from hpcadmin.hosts import expand
 from hpcadmin.inventory import node_view
 from hpcadmin.model import Inventory, Node
+from hpcadmin.rundata import ToolFound
 from hpcadmin.site import Site
+from hpcadmin.tools import by_node
 
 HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "infiniband": "InfiniBand port",
             "topology": "switch or block in Slurm's topology"}
@@ -22,7 +24,7 @@ class Facts:
 
     expected: hardware word -> node -> who expects it ("site.toml [nodes.gpu]", "the accepted inventory").
     tools: node -> tool -> path; "" is not there, no key was not looked for. programs: ours, built -> path;
-    unbuilt: program -> why it could not be built.
+    unbuilt: program -> why it could not be built. found: node -> tool -> what a look found of it.
     """
 
     views: Mapping[str, NodeView]
@@ -34,23 +36,38 @@ class Facts:
     shared_dir: str = ""
     whole_nodes: str = ""                               # name of the partition, where it gives jobs whole nodes
     slurm_gpus: Mapping[str, int] = field(default_factory=dict)     # node -> how many slurm.conf gives it
+    found: Mapping[str, Mapping[str, ToolFound]] = field(default_factory=dict)
+    site: Site = field(default_factory=Site)            # how tools are reached: its [tools]
+    pyxis: bool = False                                 # srun knows containers
+
+    def why_not(self, node: str, tool: str) -> str:
+        """Why a tool cannot be used on a node, "" when it can."""
+        known = self.found.get(node, {}).get(tool)
+        if known is not None and known.problem:
+            return f"{tool} {known.problem}"
+        if self.tools.get(node, {}).get(tool):
+            return ""
+        return f"{tool} {'is not there' if tool in self.tools.get(node, {}) else 'was not looked for'}"
 
 
 def gather(nodes: Sequence[str], seen: Inventory | None, accepted: Inventory | None, site: Site, *,
            programs: Mapping[str, str], unbuilt: Mapping[str, str], shared_dir: str,
-           topology: bool | None = None) -> Facts:
+           topology: bool | None = None, tools: Sequence[ToolFound] = (), pyxis: bool = False) -> Facts:
     """Facts of these nodes. What a node must have is what was accepted before; what it has is what was seen last.
-    topology: whether slurmctld has switches or blocks."""
+    topology: whether slurmctld has switches or blocks. tools: what a look found of them."""
     last = {n: _find(seen, n) or _find(accepted, n) for n in nodes}
     ordered = {n: _find(accepted, n) or last[n] for n in nodes}
-    paths = {name: tool.path for name, tool in site.tools.items() if tool.path}
+    paths = {name: tool.path for name, tool in site.tools.items() if tool.path}     # until a look has told
+    found = by_node(tools)
     return Facts(
         views={n: _view(n, ordered[n], last[n], accepted=_find(accepted, n) is not None) for n in nodes},
         has={**{word: {n: _has(word, last[n]) for n in nodes} for word in ON_NODES},
              "topology": dict.fromkeys(nodes, topology)},
         expected=_expected(nodes, accepted, site),
-        tools={n: {**(node.tools if node else {}), **paths} for n, node in last.items()},
-        programs=programs, unbuilt=unbuilt, shared_dir=shared_dir,
+        tools={n: {**(node.tools if node else {}), **paths,
+                   **{t: "" if one.problem else one.path for t, one in found.get(n, {}).items()}}
+               for n, node in last.items()},
+        programs=programs, unbuilt=unbuilt, shared_dir=shared_dir, found=found, site=site, pyxis=pyxis,
     )
 
 

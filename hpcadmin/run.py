@@ -22,11 +22,12 @@ from hpcadmin.registry import Suite, load_checks, load_suite
 from hpcadmin.repeats import again
 from hpcadmin.run_folder import RunFolder, create_run, iso_now
 from hpcadmin.run_job import JobRun, find_and_cancel
-from hpcadmin.run_look import Seen, accepted_inventory, look_job, needed, take, wanted
+from hpcadmin.run_look import Seen, Wanted, accepted_inventory, look_job, needed, take, unknown, wanted
 from hpcadmin.run_nodes import Selection, select
 from hpcadmin.run_own import OwnJobs, own_jobs
 from hpcadmin.run_progress import Progress
 from hpcadmin.run_results import read_result
+from hpcadmin.run_tools import keep, read_known, tools_file
 from hpcadmin.rundata import (
     Measured,
     Plan,
@@ -44,6 +45,7 @@ from hpcadmin.slurm.client import Client, version_tuple
 from hpcadmin.slurm.script import JobOptions
 from hpcadmin.state import bin_dir, inventory_file, make_private, runs_dir
 from hpcadmin.text import plural
+from hpcadmin.tools import with_tools
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,21 @@ class _Session:
     partition_nodes: tuple[str, ...]    # all of them, whether they are tested or not
     runs: Path
     bins: Path
+    want: Wanted
+    pyxis: bool                         # srun starts containers; asked only where the site names one
     job_ids: list[int] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(n.name for n in self.selection.nodes)
+
+    @property
+    def known_tools(self) -> Path:
+        return tools_file(self.bins.parent)
+
+    @property
+    def used(self) -> tuple[Check, ...]:
+        return tuple(self.checks[name] for name in dict.fromkeys(n for e in self.suite.entries for n in e.names))
 
 
 def _open(request: Request, site: Site, client: Client, progress: Progress) -> _Session:
@@ -115,25 +127,29 @@ def _open(request: Request, site: Site, client: Client, progress: Progress) -> _
     selection = select(nodes, client.partitions(), request.partition or site.slurm.partition, request.hostlist)
     runs = Path(os.path.abspath(Path(request.run_dir).expanduser())) if request.run_dir else runs_dir(site)  # noqa: PTH100
     bins = runs / "bin" if request.run_dir else bin_dir(site)
+    want = wanted(suite, checks, site, bins)
     return _Session(request, site, client, progress, checks, suite, limits, selection, accepted, client.version(),
                     client.topology() if any("topology" in checks[name].needs for name in used) else None,
-                    tuple(n.name for n in nodes if selection.partition.name in n.partitions), runs, bins)
+                    tuple(n.name for n in nodes if selection.partition.name in n.partitions), runs, bins, want,
+                    any(ask.site.container for ask in want.asks) and client.starts_containers())
 
 
 def preview(request: Request, site: Site, client: Client, progress: Progress) -> Preview:
     """The plan, without submitting or writing anything; what only a look can tell is taken as there."""
     session = _open(request, site, client, progress)
-    want = wanted(session.suite, session.checks, site, session.bins)
-    look = needed(session.names, session.accepted, want)
-    programs = {p: str(path) for p, path in want.programs.items()}
+    look = needed(session.names, session.accepted, session.want)
+    programs = {p: str(path) for p, path in session.want.programs.items()}
+    told = [replace(one, nodes=tuple(n for n in one.nodes if n in set(session.names)))
+            for one in read_known(session.known_tools)]
     facts = gather(session.names, None, session.accepted, site, programs=programs, unbuilt={},
-                   shared_dir=site.shared_dir or str(session.runs), topology=session.topology)
+                   shared_dir=site.shared_dir or str(session.runs), topology=session.topology,
+                   tools=[one for one in told if not one.problem], pyxis=session.pyxis)
     facts = _with_slurm(facts, session)
     if look:
         facts = _assume_there(facts, session)
     plan = make_plan(session.suite, session.checks, facts, session.names, skipped=session.selection.skipped,
                      job=2 if look else 1)
-    return Preview(plan, look)
+    return Preview(with_tools(plan, [one for one in told if one.nodes], session.used), look)
 
 
 def _assume_there(facts: Facts, session: _Session) -> Facts:
@@ -231,7 +247,8 @@ class _Run:
             partition=self.s.selection.partition.name, account=request.account or slurm.account,
             qos=request.qos or slurm.qos, reservation=request.reservation or slurm.reservation, gpus_per_node=gpus,
             exclude=self._not_these(job, tests), mpi=slurm.mpi,
-            overlap=version_tuple(self.s.slurm_version)[:2] >= (20, 11))
+            overlap=version_tuple(self.s.slurm_version)[:2] >= (20, 11),
+            modules_init=self.s.site.modules.init, module_paths=self.s.site.modules.paths)
 
     def _not_these(self, job: PlannedJob, tests: Mapping[str, PlannedTest]) -> tuple[str, ...]:
         """Where Slurm chooses the nodes of a job, it is to choose among those that are tested."""
@@ -259,7 +276,7 @@ class _Run:
     def _look(self) -> Seen:
         """What the nodes have: from a look job, or from the inventory when that says everything that is needed."""
         names = self.s.names
-        want = wanted(self.s.suite, self.s.checks, self.s.site, self.s.bins)
+        want = self.s.want
         built = {p: str(path) for p, path in want.programs.items()}
         if not names or not needed(names, self.s.accepted, want):
             return Seen(None, built)
@@ -268,11 +285,15 @@ class _Run:
             for path in want.programs.values():
                 make_private(path.parent)
         sources = make_private(self.folder.path / "src")
+        known = read_known(self.s.known_tools)
         job, tests = look_job(self._number, names, want, site=self.s.site, folder=self.folder.job_dir(self._number),
-                              sources=sources)
+                              sources=sources, probe=bool(unknown(names, self.s.accepted, want)), known=known,
+                              pyxis=self.s.pyxis)
         run = self._start(job, tests)
         self._go(run)
-        seen = take(run, want, iso_now())
+        seen = take(run, want, iso_now(), known=known)
+        if want.asks:
+            keep(self.s.known_tools, known, seen.tools)
         for node, reason in seen.silent.items():
             self.s.progress.failure(f"{node}: {reason}")
         return seen
@@ -283,9 +304,10 @@ class _Run:
         names = tuple(n for n in self.s.names if n not in seen.silent)
         self.facts = gather(names, seen.inventory, self.s.accepted, self.s.site, programs=seen.programs,
                             unbuilt=seen.unbuilt, shared_dir=self.s.site.shared_dir or str(self.folder.path),
-                            topology=self.s.topology)
+                            topology=self.s.topology, tools=seen.tools, pyxis=self.s.pyxis)
         self.facts = _with_slurm(self.facts, self.s)
         self.plan = make_plan(self.s.suite, self.s.checks, self.facts, names, skipped=skipped, job=self._number + 1)
+        self.plan = with_tools(self.plan, seen.tools, self.s.used)
         if seen.inventory is not None:
             self.inventory = seen.inventory
         if self.inventory is not None:

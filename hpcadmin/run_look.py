@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcadmin.check import Check, Step, Subject
+from hpcadmin.check import Check, Step, Subject, Way
 from hpcadmin.errors import HpcadminError, SiteError, StoreError
 from hpcadmin.facts import new_token, probe_script, read_capture
 from hpcadmin.files import read_bounded, write_atomic
@@ -18,9 +18,12 @@ from hpcadmin.plan_facts import HARDWARE
 from hpcadmin.registry import Suite
 from hpcadmin.resources import data_dir
 from hpcadmin.run_job import JobRun
-from hpcadmin.rundata import PlannedJob, PlannedTest, Stage
+from hpcadmin.run_tools import NAME as TOOLS
+from hpcadmin.run_tools import find_tests, stages_of, take_tools
+from hpcadmin.rundata import PlannedJob, PlannedTest, ToolFound
 from hpcadmin.site import Site
-from hpcadmin.text import printable
+from hpcadmin.text import plural, printable
+from hpcadmin.tools import MPICC, Ask, asks_of
 
 PROBE_S, BUILD_S = 60.0, 120.0
 _BUILD = """\
@@ -40,9 +43,10 @@ command -v "$cc"
 class Wanted:
     """What must be known and built before a suite can be planned."""
 
-    tools: tuple[str, ...]                       # names to be looked for on the nodes
+    tools: tuple[str, ...]                       # names that the inventory must tell of
     programs: Mapping[str, Path]                 # program of ours -> where it lies once it is built
     sources: Mapping[str, Path]
+    asks: tuple[Ask, ...] = ()                   # tools that every run looks for, because they may have changed
     also: tuple[str, ...] = ()                   # looked for beside them; that they are unknown is no reason to look
 
     @property
@@ -58,26 +62,27 @@ class Seen:
     programs: Mapping[str, str] = field(default_factory=dict)
     unbuilt: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)    # node -> why there is no capture of it
+    tools: tuple[ToolFound, ...] = ()
 
 
 def wanted(suite: Suite, checks: Mapping[str, Check], site: Site, bins: Path) -> Wanted:
     """What the checks of the suite need. Raises StoreError when a source of ours is missing."""
     used = [checks[name] for entry in suite.entries for name in entry.names]
-    tools = dict.fromkeys(n for c in used for n in c.needs if n not in HARDWARE and not _path_of(site, n))
-    also = dict.fromkeys(n for c in used for n in c.uses if n not in tools and not _path_of(site, n))
+    asks = asks_of(used, site, HARDWARE)
+    asked = {ask.tool for ask in asks}
+    tools = dict.fromkeys(n for c in used for n in (*c.needs, *c.uses) if n not in HARDWARE and n not in asked)
     programs = dict.fromkeys(p for c in used for p in c.builds)
     folder = data_dir("checks") / "src"
     sources = {p: folder / f"{p}.c" for p in programs}
-    hashed = bins / _hash(sources.values(), _compiler(site))
-    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources, tuple(also))
-
-
-def _path_of(site: Site, tool: str) -> str:
-    return site.tools[tool].path if tool in site.tools else ""
+    if programs and site.tool(MPICC).container:
+        raise SiteError(f"[tools.{MPICC}] container: our programs are built on the nodes", where=site.source,
+                        hint="path, or modules")
+    hashed = bins / _hash(sources.values(), " ".join([_compiler(site), *site.tool(MPICC).modules]))
+    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources, asks)
 
 
 def _compiler(site: Site) -> str:
-    return _path_of(site, "mpicc") or "mpicc"
+    return site.tool(MPICC).path or MPICC
 
 
 def _hash(sources: Iterable[Path], compiler: str) -> str:
@@ -89,6 +94,17 @@ def _hash(sources: Iterable[Path], compiler: str) -> str:
 
 def needed(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
     """Why a look is needed, "" when everything is known and built."""
+    if why := unknown(nodes, known, want):
+        return why
+    if want.unbuilt:
+        return f"{', '.join(want.unbuilt)} must be built"
+    names = [ask.tool for ask in want.asks]
+    more = f" and {plural(len(names) - 3, 'more tool')}" if len(names) > 4 else ""
+    return f"{', '.join(names[:3] if more else names)}{more}: where, and which version" if names else ""
+
+
+def unknown(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
+    """What the inventory does not tell, "" when it tells all that the suite needs."""
     if known is None:
         return "there is no inventory"
     for name in nodes:
@@ -98,34 +114,43 @@ def needed(nodes: Sequence[str], known: Inventory | None, want: Wanted) -> str:
         missing = [t for t in want.tools if t not in node.tools]
         if missing:
             return f"the inventory does not tell whether {name} has {', '.join(missing)}"
-    return f"{', '.join(want.unbuilt)} must be built" if want.unbuilt else ""
+    return ""
 
 
-def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, folder: Path,
-             sources: Path) -> tuple[PlannedJob, dict[str, PlannedTest]]:
-    """The job that looks; its files are written into `folder`, copies of our sources into `sources`."""
-    write_atomic(folder / "probe.sh", probe_script(tools=(*want.tools, *want.also)))
-    token = new_token()
-    tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
-        ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)
-        for i, node in enumerate(nodes, 1)]
+def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, folder: Path, sources: Path,
+             probe: bool = True, known: Sequence[ToolFound] = (),
+             pyxis: bool = False) -> tuple[PlannedJob, dict[str, PlannedTest]]:
+    """The job that looks; its files are written into `folder`, copies of our sources into `sources`.
+
+    probe: whether the nodes are captured; known: what was told of tools before.
+    """
+    tests: list[PlannedTest] = []
+    if probe:
+        write_atomic(folder / "probe.sh", probe_script(tools=want.tools))
+        token = new_token()
+        tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
+            ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)
+            for i, node in enumerate(nodes, 1)]
     for place, program in enumerate(want.unbuilt, 1):
         write_atomic(sources / f"{program}.c", read_bounded(want.sources[program]))
         argv = ("sh", "-c", _BUILD, "build", _compiler(site), str(sources / f"{program}.c"),
                 str(want.programs[program].parent), program)
         tests.append(PlannedTest(f"b{place:04d}", f"build {program}", Subject((nodes[0],)), (
-            Step(argv, nodes=(nodes[0],), timeout_s=BUILD_S),), number))
-    stage = Stage("nodes", "look at the nodes", tuple(t.id for t in tests))
-    minutes = int((PROBE_S + BUILD_S * len(want.unbuilt)) // 60) + 3
-    return PlannedJob(number, "look", tuple(nodes), (stage,), 2.0, minutes), {t.id: t for t in tests}
+            Step(argv, nodes=(nodes[0],), timeout_s=BUILD_S, way=Way(site.tool(MPICC).modules)),), number))
+    asking = find_tests(number, nodes, want.asks, known, pyxis=pyxis)
+    tests += asking
+    seconds = PROBE_S + BUILD_S * len(want.unbuilt) + sum(t.steps[0].timeout_s for t in asking)
+    return (PlannedJob(number, "look", tuple(nodes), tuple(stages_of(tests)), 2.0, int(seconds // 60) + 3),
+            {t.id: t for t in tests})
 
 
-def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Node] = read_capture) -> Seen:
+def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Node] = read_capture,
+         known: Sequence[ToolFound] = ()) -> Seen:
     """What the finished look job found. A node without a readable capture is in `silent` with the reason."""
     nodes: list[Node] = []
     silent: dict[str, str] = {}
     unbuilt: dict[str, str] = {}
-    for test in run.tests.values():
+    for test in (t for t in run.tests.values() if t.check != TOOLS):
         why = run.why_missing(test.id)
         frames = run.collector.frames(test.id)
         node = test.subject.nodes[0]
@@ -142,14 +167,16 @@ def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Nod
                 unbuilt[program] = why or _first_error(frames[0].body, node)
     failed = [Failed(node, reason) for node, reason in silent.items()]
     built = {p: str(path) for p, path in want.programs.items() if p not in unbuilt}
-    return Seen(build(nodes, failed, created), built, unbuilt, silent)
+    captured = any(t.check == "probe" for t in run.tests.values())
+    return Seen(build(nodes, failed, created) if captured else None, built, unbuilt, silent,
+                take_tools(run, want.asks, known))
 
 
 def _first_error(body: bytes, node: str) -> str:
     """The compiler's first error, else its first line."""
     lines = [line.strip() for line in body.decode("utf-8", "replace").splitlines() if line.strip()]
     told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "it said nothing")
-    return f"mpicc on {node}: {printable(told, limit=200)}"
+    return f"mpicc on {node}: {printable(told.removeprefix('hpcadmin: '), limit=300)}"
 
 
 def accepted_inventory(path: Path, *, required: bool) -> Inventory | None:

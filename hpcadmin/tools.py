@@ -14,7 +14,7 @@ from posixpath import basename, dirname
 
 from hpcadmin.check import Check, Status, Step, Subject, Verdict, Way
 from hpcadmin.hosts import fold
-from hpcadmin.rundata import ToolFound
+from hpcadmin.rundata import Plan, ToolFound
 from hpcadmin.site import Site
 from hpcadmin.site_tools import Tool
 from hpcadmin.text import plural, printable
@@ -32,8 +32,8 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 }
 PYXIS, APPTAINER = "pyxis", "apptainer"
 MPICC = "mpicc"
-_BAD_WORDS = re.compile(r"error|warn|fail|cannot|couldn.t|could not|unable|recogni|unknown|invalid|illegal|usage|no such|"
-                        r"not found|denied|abort|signal", re.IGNORECASE)
+_BAD_WORDS = re.compile(r"error|warn|fail|cannot|couldn.t|could not|unable|recogni|unknown|invalid|illegal|usage|"
+                        r"no such|not found|denied|abort|signal", re.IGNORECASE)
 _NAMED = re.compile(r"\b(?:version\b[^0-9\n]{0,12}|v)\d{1,4}\.\d", re.IGNORECASE)
 _LEADING = re.compile(r"[A-Za-z0-9_. /(),-]{0,40}?\b\d{1,4}\.\d")
 _NUMBERS = re.compile(r"\d{1,6}(?:\.\d{1,6})+")
@@ -248,20 +248,19 @@ def version_for(tool: str, nodes: Iterable[str], found: Mapping[str, Mapping[str
     return min(told, key=numbers_of, default="")
 
 
-def ways_of(check: Check, nodes: Sequence[str], sites: Mapping[str, Tool], paths: Mapping[str, Mapping[str, str]], *,
+def ways_of(check: Check, nodes: Sequence[str], site: Site, paths: Mapping[str, Mapping[str, str]], *,
             pyxis: bool) -> tuple[Way, dict[str, Way]]:
     """What every step of a check needs, and by the word that a step's command has for a tool in a container, what the
     steps with that word need beside it."""
-    names = [*check.needs, *check.uses, *([MPICC] if check.builds else [])]
-    modules = dict.fromkeys(module for name in names for module in sites.get(name, Tool()).modules)
+    tools = {name: site.tool(name) for name in (*check.needs, *check.uses, *([MPICC] if check.builds else []))}
+    modules = dict.fromkeys(module for tool in tools.values() for module in tool.modules)
     folders: dict[str, None] = {}
     boxes: dict[str, Way] = {}
-    for name in names:
-        site = sites.get(name, Tool())
+    for name, tool in tools.items():
         where = dict.fromkeys(paths.get(n, {}).get(name, "") for n in nodes)
-        if site.container and name != MPICC:
-            by = runtime_for(site.container, pyxis=pyxis)
-            boxes.update({word: Way(image=image_for(site.container, by), by=by) for word in (*where, name) if word})
+        if tool.container and name != MPICC:
+            by = runtime_for(tool.container, pyxis=pyxis)
+            boxes.update({word: Way(image=image_for(tool.container, by), by=by) for word in (*where, name) if word})
         elif len(where) > 1:                    # the step has the bare name; its folders come after those of PATH
             folders.update((dirname(path), None) for path in where if path and basename(path) == name)
     return Way(tuple(modules), tuple(folders)), boxes
@@ -274,7 +273,7 @@ def set_out(step: Step, ways: tuple[Way, dict[str, Way]]) -> Step:
     return replace(step, way=replace(always, image=box.image, by=box.by))
 
 
-def notes_of(found: Sequence[ToolFound], asked: Iterable[str] = ()) -> tuple[str, ...]:
+def notes_of(found: Sequence[ToolFound]) -> tuple[str, ...]:
     """For the head of plan and report: where tools come from and which version they are, those of one kind together."""
     lines: dict[tuple[str, str], list[str]] = {}
     for one in found:
@@ -282,6 +281,14 @@ def notes_of(found: Sequence[ToolFound], asked: Iterable[str] = ()) -> tuple[str
             number = ".".join(map(str, numbers_of(one.version))) or "of unknown version"
             lines.setdefault((number, one.way), []).append(one.tool)
     return tuple(f"{', '.join(dict.fromkeys(tools))} {number} ({way})" for (number, way), tools in lines.items())
+
+
+def with_tools(plan: Plan, found: Sequence[ToolFound], checks: Iterable[Check]) -> Plan:
+    """The plan with what was found of the tools that its checks need: where they come from, and who differs."""
+    used = {tool: check.name for check in checks for tool in (*check.uses, *check.needs)}
+    mine = tuple(one for one in found if one.tool in used)
+    notes = tuple(f"tools: {note}" for note in notes_of(mine))
+    return replace(plan, tools=mine, notes=(*plan.notes, *notes), verdicts=(*plan.verdicts, *mixed(mine, used)))
 
 
 def mixed(found: Sequence[ToolFound], used: Mapping[str, str]) -> list[Verdict]:

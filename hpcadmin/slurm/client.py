@@ -69,6 +69,9 @@ class Client(Protocol):
     def topology(self) -> bool:
         """Whether slurmctld knows several leaf switches or blocks, so that jobs can be on one or on more."""
 
+    def starts_containers(self) -> bool:
+        """Whether srun has pyxis's option --container-image."""
+
     def submit(self, script: Path, *, comment: str) -> int:
         """The id of the job that the script with its #SBATCH lines became. comment: the job's own one, by which it is
         found when the answer is lost."""

@@ -65,6 +65,9 @@ class CommandLine:
         leaves = re.findall(r"^(?:BlockName=|SwitchName=(?!.*\sSwitches=[^\s(]))", answer.out, re.MULTILINE)
         return len(leaves) > 1
 
+    def starts_containers(self) -> bool:
+        return "--container-image=" in self._run("srun", "--help").out
+
     def submit(self, script: Path, *, comment: str) -> int:
         try:
             answer = self._run("sbatch", "--parsable", str(script))
