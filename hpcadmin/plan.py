@@ -14,6 +14,7 @@ from hpcadmin.plan_layouts import Left, Place, Turn, turns
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
 from hpcadmin.text import plural
+from hpcadmin.tools import set_out, version_for, ways_of
 
 T = TypeVar("T")
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
@@ -130,7 +131,8 @@ class _Layout:
         context = context_of(check, self.facts, test)
         try:
             steps = guarded(check, "steps", lambda: check.steps(context))
-            steps = tuple(_complete(step, nodes, self.suite.env) for step in steps)
+            ways = ways_of(check, nodes, self.facts.site, self.facts.tools, pyxis=self.facts.pyxis)
+            steps = tuple(set_out(_complete(step, nodes, self.suite.env), ways) for step in steps)
             problem = unfit(steps)
         except HpcadminError as exc:
             steps, problem = (), str(exc)
@@ -191,7 +193,8 @@ def context_of(check: Check, facts: Facts, test: PlannedTest) -> Context:
         nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params={**check.params, **test.params},
         tools=_same(tools, nodes), shared_dir=facts.shared_dir, ranks=test.ranks, pairs_at_once=test.pairs_at_once or 1,
         port_base=PORTS_FROM + number * 10 % PORTS, layout=test.layout, rail=test.rail, gpu=test.gpu,
-        ports=_ports_of(test, facts), device=test.subject.device)
+        ports=_ports_of(test, facts), device=test.subject.device,
+        tool_version=version_for(check.probe[0], nodes, facts.found) if check.probe else "")
 
 
 def _ports_of(test: PlannedTest, facts: Facts) -> tuple[PortView, ...]:

@@ -180,8 +180,7 @@ def _with_tools(option: _Option, facts: Facts, nodes: tuple[str, ...]) -> _Optio
     for node in nodes:
         missing = [t for t in names if not facts.tools.get(node, {}).get(t)]
         if missing:
-            asked = all(t in facts.tools.get(node, {}) for t in missing)
-            without[node] = f"{', '.join(missing)} {'is not there' if asked else 'was not looked for'}"
+            without[node] = "; ".join(facts.why_not(node, tool) for tool in missing)
     runs_on = tuple(n for n in nodes if n not in without)
     if runs_on:
         return replace(option, runs_on=runs_on, without=without)
