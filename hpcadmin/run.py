@@ -45,7 +45,7 @@ from hpcadmin.slurm.client import Client, version_tuple
 from hpcadmin.slurm.script import JobOptions
 from hpcadmin.state import bin_dir, inventory_file, make_private, runs_dir
 from hpcadmin.text import plural
-from hpcadmin.tools import with_tools
+from hpcadmin.tools import told_before, with_tools
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ def preview(request: Request, site: Site, client: Client, progress: Progress) ->
     session = _open(request, site, client, progress)
     look = needed(session.names, session.accepted, session.want)
     programs = {p: str(path) for p, path in session.want.programs.items()}
-    told = [replace(one, nodes=tuple(n for n in one.nodes if n in set(session.names)))
-            for one in read_known(session.known_tools)]
+    told = told_before(session.want.asks, session.names, read_known(session.known_tools))
     facts = gather(session.names, None, session.accepted, site, programs=programs, unbuilt={},
                    shared_dir=site.shared_dir or str(session.runs), topology=session.topology,
                    tools=[one for one in told if not one.problem], pyxis=session.pyxis)
@@ -149,7 +148,7 @@ def preview(request: Request, site: Site, client: Client, progress: Progress) ->
         facts = _assume_there(facts, session)
     plan = make_plan(session.suite, session.checks, facts, session.names, skipped=session.selection.skipped,
                      job=2 if look else 1)
-    return Preview(with_tools(plan, [one for one in told if one.nodes], session.used), look)
+    return Preview(with_tools(plan, told, session.used), look)
 
 
 def _assume_there(facts: Facts, session: _Session) -> Facts:

@@ -156,7 +156,7 @@ def _answer(lines: Sequence[str], *, whole: bool) -> Answer:
 def found_from(ask: Ask, node: str, answer: Answer | None, before: ToolFound | None = None, *,
                why: str = "") -> ToolFound:
     """What a node has of a tool. why: the look itself came to nothing there. before: what was known of it."""
-    way = _way_of(ask, in_place=answer is not None and answer.in_place)
+    way = way_of(ask, in_place=answer is not None and answer.in_place)
     result = ToolFound(ask.tool, (node,), way=way, asked=ask.key)
     if answer is None or not answer.whole:
         return replace(result, problem=f"could not be looked for: {why or 'the look was cut off'}")
@@ -210,7 +210,7 @@ def numbers_of(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in found[0].split(".")) if found else ()
 
 
-def _way_of(ask: Ask, *, in_place: bool) -> str:
+def way_of(ask: Ask, *, in_place: bool = False) -> str:
     """In words."""
     by_modules = f"module{'s' if len(ask.site.modules) > 1 else ''} {', '.join(ask.site.modules)}"
     if ask.site.container:
@@ -225,6 +225,20 @@ def fold_found(found: Iterable[ToolFound]) -> tuple[ToolFound, ...]:
     for one in found:
         together.setdefault(replace(one, nodes=()), []).extend(one.nodes)
     return tuple(replace(one, nodes=tuple(nodes)) for one, nodes in together.items())
+
+
+def told_before(asks: Iterable[Ask], nodes: Sequence[str], known: Iterable[ToolFound]) -> list[ToolFound]:
+    """What was told of these tools on these nodes when they were last looked for in this way, for a plan that is only
+    shown."""
+    table = by_node(known)
+    found = []
+    for ask in asks:
+        for node in nodes:
+            one = table.get(node, {}).get(ask.tool)
+            if one is None or one.asked != ask.key:
+                one = ToolFound(ask.tool, (), way=way_of(ask), problem="has not been looked for yet")
+            found.append(replace(one, nodes=(node,)))
+    return list(fold_found(found))
 
 
 def by_node(found: Iterable[ToolFound]) -> dict[str, dict[str, ToolFound]]:
