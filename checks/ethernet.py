@@ -293,6 +293,7 @@ def _alone(text: str) -> list[Measurement]:
         raise ParseError("; ".join(reading.problems[:2]) or "nothing was measured")
     said = list(reading.problems)
     said += ["loopback: no network was measured"] if "loopback" in (reading.transport or "") else []
+    said += [note for note in reading.notes if note == iperf.NO_END]
     sent = next((m.value for m in reading.measurements if m.name in ("total_datagrams", "transmitted")), None)
     if isinstance(sent, (int, float)) and sent < ENOUGH:
         said.append(f"only {sent} packets were sent: too few to tell a loss of 0.1 %")

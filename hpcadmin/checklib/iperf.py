@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from hpcadmin import checklib as lib
 from hpcadmin.check import Direction, Measurement, Reading
 
+NO_END = "iperf2 does not say when it is done: whether the text is whole cannot be told"
 # What stands in a line of iperf, of the kernel or of a launcher when no result is to be had.
 BROKEN = ("iperf3: error", "iperf: error", "error - ", "iperf3: interrupt", "interrupt - ", "connect failed",
           "unable to connect", "write failed", "read failed", "the server is busy", "bind failed",
@@ -171,6 +172,8 @@ def remarks(run: Run) -> list[str]:
                      f"{best.seconds:g} s")
     if run.loopback:
         found.append(f"the other end is {run.loopback}: loopback, no network")
+    if run.tool == "iperf2" and not run.udp:
+        found.append(NO_END)
     if not run.udp and not run.retransmits:
         found.append("retransmits are not printed")
     return found

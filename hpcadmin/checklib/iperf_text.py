@@ -271,6 +271,8 @@ def _old(run: Run, rows: Sequence[Row], lines: Sequence[str]) -> None:
             raise ParseError(f"{len(single)} rows of the {end} for {run.streams} streams: cut off, or the other side "
                              "never reported")
         total = whole.get("SUM")
+        if total is None and run.streams > 1 and end == "client":
+            raise ParseError(f"no [SUM] row for {run.streams} streams: cut off")
         rate = total.rate if total else sum(row.rate for row in single)
         if total and abs(sum(row.rate for row in single) - total.rate) > 0.05 * total.rate:
             raise ParseError(f"the [SUM] row of the {end} is not the sum of the streams")

@@ -73,6 +73,7 @@ def parse(text: str) -> Ping:
                                           if any(word in line.lower() for word in _SAID)
                                           and not _REPLY.match(line)))[:6])
     found.mtu = next((int(m[1]) for m in map(_MTU.search, found.said) if m), None)
+    found.problems += [f"the output has an error line: {lib.shown(line)}" for line in lib.fatal_lines(lines, limit=3)]
     try:
         _fill(found, lines)
     except ParseError as exc:
@@ -127,7 +128,8 @@ def read(text: str) -> Reading:
     if ping.sent is not None and ping.said and ping.received == ping.sent:
         said = [] if not ping.too_long else said                  # a redirect, a name: all came back
     return Reading(tuple(measurements(ping)), (*ping.problems, *said, *ping.doubts),
-                   usable=ping.sent is not None and bool(ping.received), hosts=2 if ping.address else None,
+                   usable=bool(ping.received) and not ping.problems,
+                   hosts=2 if ping.address else None,
                    notes=tuple(remarks(ping)))
 
 
