@@ -87,8 +87,8 @@ def main() -> None:
         if "error" in sample.wanted or "measurements" in sample.wanted:
             continue
         lines = ",\n  ".join(json.dumps(m) for m in plain(sample.parse()))
-        head = json.dumps(sample.wanted, indent=1)[:-2]
-        sample.path.with_suffix(".json").write_text(f'{head},\n "measurements": [\n  {lines}\n ]\n}}\n')
+        head = json.dumps(sample.wanted, indent=1)[:-2] + "," if sample.wanted else "{"
+        sample.path.with_suffix(".json").write_text(f'{head}\n "measurements": [\n  {lines}\n ]\n}}\n')
         sys.stdout.write(f"{sample.path}\n")
 
 
