@@ -10,6 +10,8 @@ import fnmatch
 import re
 from dataclasses import dataclass
 
+from hpcadmin.text import plural
+
 PCIE_LANE = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}      # one way, after the line code
 NVLINK = {1: 20.0, 2: 25.0, 3: 25.0, 4: 25.0, 5: 50.0}    # one link, one way
 FASTEST_PORT = 800.0                                       # XDR, and Ethernet of 800 Gb/s
@@ -152,7 +154,7 @@ def collective(gpu: Gpu, check: str, ranks: int | None, nodes: int | None) -> Ce
         return Ceiling(inside, why)
     outside = gpu.network * crossing(check, ranks, nodes)
     if outside < inside:
-        return Ceiling(outside, f"{gpu.family}: {gpu.ports} ports of {gpu.port_gbps:g} Gb/s a node")
+        return Ceiling(outside, f"{gpu.family}: {plural(gpu.ports, 'port')} of {gpu.port_gbps:g} Gb/s a node")
     return Ceiling(inside, why)
 
 

@@ -7,6 +7,7 @@ Nothing is derived from what is unknown, for smaller messages than the fraction 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -69,6 +70,7 @@ NETWORK = {
 }
 ETHERNET = Rule(0.80, 0, "TCP with frames of 1500 carries 0.94, of 9000 0.99 of the rate")
 _ETHERNET_MOST = 25.0    # Gb/s: beyond, the CPU and the number of streams decide what TCP gives
+_TCP = re.compile(r"TCP ([0-9]{1,4}(?:\.[0-9]{1,3})?) Gb/s")
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _ways(carried: _Carried, both: bool, factor: float) -> _Carried:
 
 def _gpu_memory(m: Measurement) -> bool:
     words = m.binding.casefold()
-    return "gpu" in words or "cuda" in words or "device" in words or words[:1] == "d" or "rocm" in words
+    return words[:1] == "d" or any(word in words for word in ("gpu", "cuda", "rocm", "device", "managed"))
 
 
 def _port_for(side: Links, name: str) -> Port | None:
@@ -177,13 +179,13 @@ def _carried(port: Port) -> _Carried:
 
 
 def _ethernet(m: Measurement, sides: Sequence[Links]) -> Found | None:
-    if m.unit != "Gb/s" or not m.name.startswith(("bandwidth", "throughput")) or m.direction is Direction.BOTH:
+    """By the speed that both interfaces name, which the output tells; of a virtual one there is none."""
+    told = _TCP.match(m.transport)
+    rate = float(told[1]) if told else 0.0
+    known = all(any(p.gbps == rate for p in (*side.ethernet, *side.ports)) for side in sides)
+    if m.name != "bandwidth" or m.unit != "Gb/s" or not rate or rate > _ETHERNET_MOST or not known:
         return None
-    ports = [next((p for p in (*side.ethernet, *side.ports) if m.rail and p.name == m.rail), None) for side in sides]
-    rates = [p.gbps for p in ports if p is not None]
-    if len(rates) != len(ports) or min(rates) > _ETHERNET_MOST:
-        return None
-    return ETHERNET, _Carried(min(rates), f"interface {m.rail} of {min(rates):g} Gb/s")
+    return ETHERNET, _Carried(rate, f"interface of {rate:g} Gb/s")
 
 
 # --- collectives

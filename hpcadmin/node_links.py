@@ -110,7 +110,7 @@ def _nvlinks(node: Node, model: str) -> tuple[int | None, bool]:
         if not total:
             return 0, False
         if total > most:                     # more than a GPU has: each number is what a switch gives
-            return min(max(row) for row in counts), len({k for row in counts for k in row}) == 1
+            return max(max(row) for row in counts), all(k for row in counts for k in row)
         return total, len(node.gpus) == 2
     return (max(told), False) if len(told) == len(node.gpus) else (None, False)
 
