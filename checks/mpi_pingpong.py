@@ -26,7 +26,7 @@ from hpcadmin.check import (
     Step,
     Subject,
 )
-from hpcadmin.checklib import mpi_text
+from hpcadmin.checklib import mpi_start, mpi_text
 
 HEAD = "# hpcadmin mpi_pingpong 1"
 COLUMNS = "# bytes samples latency_us latency_median_us bandwidth_MB/s bandwidth_median_MB/s"
@@ -37,7 +37,8 @@ KEY_BYTES = 262144
 def steps(context: Context) -> tuple[Step, ...]:
     argv = (context.tools["mpi_pingpong"], "--max", str(context.param_int("max_bytes", 1048576)),
             "--seconds", context.param_str("seconds", "0.8"))
-    return (Step(argv=argv, role=Role.RANKS, tasks_per_node=1, timeout_s=60.0 + 2 * float(argv[4])),)
+    return (Step(argv=argv, role=Role.RANKS, tasks_per_node=1, timeout_s=60.0 + 2 * float(argv[4]),
+                 env=mpi_start.environment(context, 2), under=mpi_start.under(context, 1)),)
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
@@ -51,8 +52,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     largest = max(m.size_bytes or 0 for m in reading.measurements)
     if limit is not None and largest != int(limit):
         raise ParseError(f"the largest message has {largest} bytes, {limit} were asked for")
-    return [*mpi_text.sockets(reading.transport, context),
-            *mpi_text.warned(reading.measurements, reading.problems)]
+    medium, doubts = mpi_start.proof(reading.transport, outputs[0].text, context)
+    return [*medium, *mpi_text.warned(reading.measurements, [*reading.problems, *doubts])]
 
 
 def read(text: str, context: Context) -> Reading:
@@ -72,7 +73,7 @@ def read(text: str, context: Context) -> Reading:
         return Reading(measurements=tuple(changed), problems=(*around.faults, str(exc), *around.doubts),
                        notes=around.notes, validated=True if changed else None,
                        wrong_values=len(changed) if changed else None, runs=heads)
-    found = _measurements(rows, Subject(pair or tuple(hosts)), context, lines)
+    found = _measurements(rows, context.subject if pair else Subject(tuple(hosts)), context, lines, around.transport)
     return Reading(measurements=tuple(found), problems=(*around.faults, *around.doubts), usable=not around.faults,
                    notes=around.notes, validated=True, wrong_values=0, ranks=2, hosts=len(set(hosts)),
                    host_names=tuple(hosts), transport=around.transport)
@@ -124,11 +125,12 @@ def _host(lines: Sequence[str], rank: int, context: Context) -> str:
 
 
 def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: Subject, context: Context,
-                  lines: Sequence[str]) -> list[Measurement]:
+                  lines: Sequence[str], transport: str | None) -> list[Measurement]:
     def value(name: str, number: float, unit: str, size: int, *, key: bool) -> Measurement:
         way = Direction.ONE_WAY if unit == "MB/s" else Direction.NONE
         return Measurement(name, number, unit, size, way, pair, ranks=2, nodes=len(set(pair.nodes)),
-                           pairs_at_once=context.pairs_at_once, key=key)
+                           pairs_at_once=context.pairs_at_once, key=key, transport=transport or "",
+                           rail="" if context.rail is None else str(context.rail), binding=mpi_start.bound(context))
 
     key = KEY_BYTES if any(row[0] == KEY_BYTES for row in rows) else rows[-1][0]
     found = [Measurement("data", "intact", subject=pair, expected="intact"),
@@ -144,5 +146,5 @@ def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: 
 CHECK = Check(
     name="mpi_pingpong", title="MPI latency and bandwidth between two nodes", scope=Scope.PAIR,
     builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8}, steps=steps, parse=parse,
-    read=read, seconds=1.5, doc=__doc__ or "",
+    read=read, seconds=1.5, doc=__doc__ or "", layouts=mpi_start.PAIR_LAYOUTS, uses=mpi_start.USES,
 )

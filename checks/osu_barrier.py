@@ -30,5 +30,5 @@ def read(text: str, context: Context) -> Reading:
 CHECK = Check(
     name=NAME, title="MPI barrier over all nodes (OSU)", scope=Scope.GROUP,
     needs=(NAME,), params={"tasks_per_node": 1}, probe=(NAME, "--version"), steps=steps, parse=parse,
-    read=read, seconds=5.0, doc=__doc__ or "",
+    read=read, seconds=5.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
 )

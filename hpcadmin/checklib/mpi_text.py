@@ -44,6 +44,8 @@ _INTEL_PROVIDER = re.compile(r"\[\d{1,7}\] MPI startup\(\): (libfabric provider:
 _INTEL_MAPPING = re.compile(r"\[0\] MPI startup\(\): I_MPI_PIN_MAPPING=(\d{1,7}):")
 _UCX_LANE = re.compile(r"UCX +INFO .{0,200}?\b((?:rc|dc|ud)(?:_\w{1,12})?|tcp)/([\w.-]{1,40}(?::\d{1,3})?)")
 _BTL = re.compile(r"btl: ?tcp: |\bbtl:tcp\b", re.IGNORECASE)
+# For each peer, with btl_base_verbose=5; within a node it is one of the others.
+_BML = re.compile(r"mca: bml: Using (tcp|openib|usnic|ofi|uct|ugni|portals4) btl for send to ")
 _OPEN_RANK = re.compile(r"\[([\w.-]{1,255}):\d{1,9}\] (?:MCW rank|Rank) (\d{1,7}) (?:is not )?bound ")
 _OPEN_MAP = re.compile(r"Data for node: (\S{1,255})\s.{0,120}Num procs: (\d{1,7})\b")
 _SRUN_HOST = re.compile(r"srun: error: ([\w.-]{1,255}): tasks? ")
@@ -254,6 +256,11 @@ def _transport(lines: Sequence[str]) -> str | None:
     cxi = next((m for m in map(_LIBFABRIC.match, lines) if m), None)
     if cxi:
         return f"libfabric {cxi[1]}"
+    used = dict.fromkeys(m[1] for m in (_BML.search(line[:400]) for line in lines) if m)
+    if used:
+        slow = "tcp" in used
+        names = ", ".join(used)
+        return f"{'TCP' if slow else 'RDMA'} (Open MPI: btl {'tcp' if slow else printable(names, limit=60)})"
     if any(_BTL.search(line[:400]) and "connect" in line for line in lines):
         return "TCP (Open MPI: btl tcp)"
     return None

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import Context, Direction, Measurement, Output, ParseError, Reading, Role, Step, Subject
-from hpcadmin.checklib import mpi_text
+from hpcadmin.checklib import mpi_start, mpi_text
+from hpcadmin.checklib.mpi_start import GROUP_LAYOUTS, PAIR_LAYOUTS, USES
 from hpcadmin.checklib.osu_table import (
     COLUMNS,
     PROGRAMS,
@@ -26,6 +27,8 @@ from hpcadmin.checklib.osu_table import (
     whole_range,
 )
 from hpcadmin.text import printable
+
+__all__ = ["GROUP_LAYOUTS", "PAIR_LAYOUTS", "USES", "parse", "read", "steps"]
 
 LARGEST = 4 << 20
 KNOWN = ("3", "4", "5", "6", "7")
@@ -48,7 +51,8 @@ class _Part:
 
 
 def steps(context: Context, name: str, *, tasks_per_node: int = 1, timeout_s: float = 300.0) -> tuple[Step, ...]:
-    """The program over all nodes of the test; with options only where its version is told and knows them."""
+    """The program over all nodes of the test; with options only where its version is told and knows them. buffers =
+    "device" puts both sides' buffers into GPU memory; that they are there is shown by the table's head."""
     told = _VERSION.search(context.tool_version)
     version, program = int(told[1]) if told else 0, PROGRAMS[name]
     options = []
@@ -56,8 +60,19 @@ def steps(context: Context, name: str, *, tasks_per_node: int = 1, timeout_s: fl
         options.append("-c")      # the data are compared
     if 4 <= version <= 7 and program.collective:
         options.append("-f")      # minimum and maximum over the ranks
+    env = mpi_start.environment(context, tasks_per_node * len(context.nodes))
+    gpus = 0
+    if on_gpu(context):
+        options += ["-d", "rocm" if any("AMD" in n.gpu_model for n in context.nodes) else "cuda", "D", "D"]
+        near = context.ports[0].gpu if context.ports else None
+        gpus = 1 if near is None else min((n.gpus for n in context.nodes if n.gpus), default=1)
+        env.update({} if near is None else {"CUDA_VISIBLE_DEVICES": str(near), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     return (Step(argv=(context.tools[name], *options), role=Role.RANKS, tasks_per_node=tasks_per_node,
-                 timeout_s=timeout_s),)
+                 gpus_per_task=gpus, timeout_s=timeout_s, env=env, under=mpi_start.under(context, tasks_per_node)),)
+
+
+def on_gpu(context: Context) -> bool:
+    return context.param_str("buffers", "host") == "device"
 
 
 def read(text: str, context: Context, name: str) -> Reading:
@@ -106,23 +121,25 @@ def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measur
     reading = read(outputs[0].text, context, name) if len(outputs) == 1 else Reading()
     if reading.wrong_values and not outputs[0].truncated:
         told = next(p for p in reading.problems if "validation at" in p)
-        return [Measurement("validation", lib.shown(told), subject=_subject(context), expected="Pass")]
+        return [Measurement("validation", lib.shown(told), subject=context.subject, expected="Pass")]
     lib.require(outputs, count=1)
     if not reading.usable:
         raise ParseError("; ".join(reading.problems[:3]) or "no measurement in the output")
     if context.nodes:
         _as_planned(reading, context, program)
+        if on_gpu(context) and any(m.binding != "DEVICE" for m in reading.measurements):
+            raise ParseError("buffers in GPU memory were asked for, and the table does not say that they were there")
     names = {*program.main, "msg_rate", "min_latency", "max_latency", "min_comm", "max_comm", "coll_init", "mpi_test",
              "mpi_wait"}
     found = [m for m in reading.measurements if m.name in names]
     if not context.nodes and not any(m.key for m in found):      # a run of other sizes: its largest stands for it
         largest = max((m.size_bytes or 0 for m in found), default=0)
         found = [replace(m, key=m.name in program.main and (m.size_bytes or 0) == largest) for m in found]
-    return [*mpi_text.sockets(reading.transport, context), *mpi_text.warned(found, reading.problems)]
-
-
-def _subject(context: Context) -> Subject:
-    return Subject(tuple(n.name for n in context.nodes))
+    medium, doubts = mpi_start.proof(reading.transport, outputs[0].text, context)
+    bound = mpi_start.bound(context, (context.ranks or 2) // max(1, len(context.nodes)))
+    found = [replace(m, binding=", ".join(filter(None, (bound, m.binding))), subject=context.subject,
+                     rail="" if context.rail is None else str(context.rail)) for m in found] if context.nodes else found
+    return [*medium, *mpi_text.warned(found, [*reading.problems, *doubts])]
 
 
 def _as_planned(reading: Reading, context: Context, program: Program) -> None:
@@ -257,7 +274,7 @@ def _measurements(part: _Part, context: Context, around: mpi_text.Around, ranks:
         return []
     if not table.header and not set(program.main) <= set(table.columns):
         return []
-    subject = _subject(context) if context.nodes else Subject(part.block.pair)
+    subject = context.subject if context.nodes else Subject(part.block.pair)
     way = Direction.BOTH if program.name == "osu_bibw" else Direction.ONE_WAY
     warnings = (_LOCAL_RANK,) if any(_LOCAL_RANK in note for note in around.notes) else ()
     found = []
