@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hpcadmin.check import Scope, Status, Subject, Verdict
+from hpcadmin.check import Layout, Scope, Status, Subject, Verdict
 from hpcadmin.hosts import fold
 from hpcadmin.rundata import Finding, Plan
 from hpcadmin.text import number, plural
@@ -27,19 +27,20 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
     verdict names, else to all of them as candidates; the text says so.
     """
     scopes = {e.check: e.scope for e in plan.entries} if plan else {}
-    pairs: dict[str, list[Verdict]] = {}
+    in_pairs = {t.id for t in plan.tests if t.layout is Layout.PAIRS} if plan else set()
+    pairs: dict[tuple[str, str], list[Verdict]] = {}
     single: list[Verdict] = []
     groups: list[Verdict] = []
     for v in verdicts:
         if len(v.subject.nodes) == 1:
             single.append(v)
-        elif len(v.subject.nodes) == 2 and scopes.get(v.check, Scope.PAIR) is Scope.PAIR:
-            pairs.setdefault(v.check, []).append(v)
+        elif len(v.subject.nodes) == 2 and (v.test in in_pairs or scopes.get(v.check, Scope.PAIR) is Scope.PAIR):
+            pairs.setdefault((v.check, v.subject.device), []).append(v)
         elif len(v.subject.nodes) > 1 or v.status in _BAD:
             groups.append(v)
     case = _Case()
     _node_verdicts(single, case)
-    graphs = [_Graph(check, found, case) for check, found in pairs.items()]
+    graphs = [_Graph(check, device, found, case) for (check, device), found in pairs.items()]
     left = [graph.solve() for graph in graphs]
     for graph, rest in zip(graphs, left, strict=True):
         graph.leftover(rest)
@@ -63,6 +64,7 @@ class _Cause:
     node: str
     verdicts: list[Verdict] = field(default_factory=list)     # about itself
     pairs: list[str] = field(default_factory=list)            # sentences about its pairs
+    rails: set[str] = field(default_factory=set)              # rails or ports of its pairs, "" for any of them
     explains: list[Verdict] = field(default_factory=list)     # of its pairs and groups
 
 
@@ -80,11 +82,13 @@ class _Case:
 
 
 def _finding_of(cause: _Cause) -> Finding:
-    devices = sorted({v.subject.device for v in cause.verdicts if v.subject.device}, key=_natural)
+    own_devices = {v.subject.device for v in cause.verdicts if v.subject.device}
+    devices = sorted(own_devices or (cause.rails if len(cause.rails) == 1 else set()) - {""}, key=_natural)
     device = ", ".join(devices)
     about = [v for v in cause.verdicts if v.subject.device or not devices] or cause.verdicts
     own = [v for v in about if v.basis != "peers" or not cause.pairs]
-    sentences = cause.pairs + [f"{v.check}: {v.reason or v.status.value}" for v in own[:3]]
+    sentences = cause.pairs[:3] + [f"{len(cause.pairs) - 3} more like it"] * (len(cause.pairs) > 3)
+    sentences += [f"{v.check}: {v.reason or v.status.value}" for v in own[:3]]
     if len(own) > 3:
         sentences.append(f"and {len(own) - 3} more")
     groups = [v for v in cause.explains if len(v.subject.nodes) != 2]
@@ -141,10 +145,11 @@ def _node_verdicts(verdicts: Sequence[Verdict], case: _Case) -> None:
 # --- pairs
 
 class _Graph:
-    """The pairs of one check: which nodes cover all that are bad."""
+    """The pairs of one check, of one rail where they are by rail: which nodes cover all that are bad."""
 
-    def __init__(self, check: str, verdicts: Sequence[Verdict], case: _Case) -> None:
-        self.check = check
+    def __init__(self, check: str, device: str, verdicts: Sequence[Verdict], case: _Case) -> None:
+        self.check = f"{check} {device}".strip()
+        self.device = device
         self.case = case
         self.verdicts: dict[Pair, list[Verdict]] = {}
         for v in verdicts:
@@ -168,6 +173,7 @@ class _Graph:
             left -= own
             cause = self.case.accuse(node)
             cause.pairs.append(self._sentence(node))
+            cause.rails.add(self.device)
             cause.explains += self._bad_verdicts(own)
         return sorted(left)
 
@@ -260,6 +266,7 @@ class _Graph:
             known = [n for n in pair if n in self.case.causes]
             if len(known) == 1:
                 self.case.causes[known[0]].explains += found
+                self.case.causes[known[0]].rails.add(self.device)
                 self.case.causes[known[0]].pairs.append(f"bad with {_other(pair, known[0])} in {self.check}: "
                                                         f"{_reason(found)}")
                 continue

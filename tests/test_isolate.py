@@ -3,14 +3,15 @@
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from made_runs import ENTRIES, PINGPONG, bandwidth, names, pair_results
 
-from hpcadmin.check import Measurement, Scope, Status, Subject, Verdict
+from hpcadmin.check import Layout, Measurement, Scope, Status, Subject, Verdict
 from hpcadmin.isolate import explain
 from hpcadmin.judge import judge
-from hpcadmin.rundata import Finding, Plan, PlannedEntry
+from hpcadmin.rundata import Finding, Plan, PlannedEntry, PlannedTest
 
 N4, N6 = names(4), names(6)
 
@@ -181,6 +182,46 @@ def test_groups_of_one_rail_do_not_clear_nodes_of_another() -> None:
 def test_a_good_group_that_is_larger_clears_nobody_of_a_smaller_bad_one() -> None:
     [finding] = explain(growing(4), PLAN)
     assert finding.nodes == names(4)[2:]
+
+
+def by_rail(is_bad: Callable[[str, int], bool], rails: int = 4) -> list[Verdict]:
+    made = []
+    for rail in range(rails):
+        for i, (a, b) in enumerate(itertools.combinations(N4, 2)):
+            bad = is_bad(a, rail) or is_bad(b, rail)
+            made.append(Verdict("ib_write_bw", Subject((a, b), f"rail {rail}"), Status.FAIL if bad else Status.PASS,
+                                "slow" if bad else "", f"r{rail}p{i}", bandwidth(11.9 if bad else 392.0), PINGPONG,
+                                "limit"))
+    return made
+
+
+def test_a_node_that_is_bad_on_one_rail_is_named_with_the_rail() -> None:
+    [finding] = explain(by_rail(lambda node, rail: (node, rail) == ("node03", 2)))
+    assert (finding.nodes, finding.device) == (("node03",), "rail 2")
+    assert finding.text.startswith("node03 rail 2: slow to every partner: 3 of 3 pairs")
+    assert "in ib_write_bw rail 2" in finding.text
+
+
+def test_a_node_that_is_bad_on_every_rail_is_one_finding() -> None:
+    [finding] = explain(by_rail(lambda node, _rail: node == "node03"))
+    assert (finding.nodes, finding.device) == (("node03",), "")
+    assert "1 more like it" in finding.text
+    assert len(finding.tests) == 12
+
+
+def test_a_rail_that_is_bad_everywhere_accuses_no_node() -> None:
+    [finding] = explain(by_rail(lambda _node, rail: rail == 1))
+    assert finding.nodes == N4
+    assert "ib_write_bw rail 1: all 6 pairs bad" in finding.text
+
+
+def test_pairs_of_a_check_of_groups_are_pairs_where_the_plan_lays_them_out_so() -> None:
+    found = [Verdict("nccl_allreduce", Subject(pair), Status.FAIL if "node02" in pair else Status.PASS,
+                     "busbw 3 GB/s" if "node02" in pair else "", f"t{i}")
+             for i, pair in enumerate(itertools.combinations(N4, 2))]
+    tests = tuple(PlannedTest(v.test, v.check, v.subject, (), 1, layout=Layout.PAIRS) for v in found)
+    [finding] = explain(found, replace(PLAN, tests=tests))
+    assert finding.nodes == ("node02",)
 
 
 def test_groups_that_a_bad_node_explains_are_with_that_node() -> None:
