@@ -106,7 +106,9 @@ def _sys_line(look: Look, line: str) -> bool:
     if folder in ("counters/", "hw_counters/"):
         _once(look, look.port(device, number).counts, ("hw " if folder == "hw_counters/" else "") + name, value)
         return True
-    if folder or name not in _PORT_FILES:
+    if folder == "gids/" and name == "0":
+        folder, name = None, "gid"
+    if folder or name not in (*_PORT_FILES, "gid"):
         return False
     _once(look, look.port(device, number).told, name, value)
     return True
