@@ -120,12 +120,11 @@ def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: F
     if not judged and not result.error:
         return [_plain(result, Status.ERROR, "nothing was measured")]
     judged += _at_sizes_of_limits(result, judged, finder)
-    seen: dict[object, int] = {}
     outcomes: list[tuple[Measurement, _Outcome]] = []
-    for m in judged:
-        place = seen[_kind(m)] = seen.get(_kind(m), -1) + 1
+    for number_, m in enumerate(judged):
         outcome = _judge_value(result, m, finder)
-        if outcome.status is Status.FAIL and outcome.basis in BY_LIMIT:
+        if repetitions and outcome.status is Status.FAIL and outcome.basis in BY_LIMIT:
+            place = sum(_kind(earlier) == _kind(m) for earlier in judged[:number_])
             outcome = _after_repetitions(outcome, m, place, repetitions, finder)
         outcomes.append((m, outcome))
     verdicts += [_verdict(result, m, o, repetitions) for m, o in outcomes if not _vouched(m, o, outcomes)]
@@ -135,9 +134,9 @@ def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: F
 def _at_sizes_of_limits(result: TestResult, keys: Sequence[Measurement], finder: Finder) -> list[Measurement]:
     """The other points of a judged curve for whose message size there is a limit."""
     check = result.test.check
-    curves = {_curve(m) for m in keys if m.expected is None}
-    return [m for m in result.measurements if not m.key and m.expected is None and finder.has_size(check, m)
-            and _curve(m) in curves and _limit_at(result, m, finder)]
+    found = [m for m in result.measurements if not m.key and m.expected is None and finder.has_size(check, m)]
+    curves = {_curve(m) for m in keys if m.expected is None} if found else set()
+    return [m for m in found if _curve(m) in curves and _limit_at(result, m, finder)]
 
 
 def _limit_at(result: TestResult, m: Measurement, finder: Finder) -> bool:
@@ -185,6 +184,8 @@ def _after_silence(result: TestResult, repetitions: Sequence[TestResult], finder
 
 
 def _outputs(result: TestResult, repetitions: Sequence[TestResult]) -> tuple[str, ...]:
+    if not repetitions:
+        return result.outputs
     return tuple(dict.fromkeys([*result.outputs, *(o for r in repetitions for o in r.outputs)]))
 
 
@@ -202,10 +203,11 @@ def _verdict(result: TestResult, m: Measurement, outcome: _Outcome, repetitions:
         status = Status.WARN if status is Status.PASS else status
         reason = "; ".join([reason, *m.warnings] if reason else m.warnings)
     storable = m
-    if number_problem(m.value) and not isinstance(m.value, str):       # as text: such a value cannot be stored
-        storable = replace(m, value=str(m.value))
-    if m.expected is not None and number_problem(m.expected) and not isinstance(m.expected, str):
-        storable = replace(storable, expected=str(m.expected))
+    if status is Status.ERROR:
+        if number_problem(m.value) and not isinstance(m.value, str):       # as text: such a value cannot be stored
+            storable = replace(m, value=str(m.value))
+        if m.expected is not None and number_problem(m.expected) and not isinstance(m.expected, str):
+            storable = replace(storable, expected=str(m.expected))
     used = repetitions if outcome.basis in BY_LIMIT and outcome.status is not Status.UNJUDGED and outcome.reason else ()
     return Verdict(
         check=result.test.check, subject=_subject(result, m), status=status,
@@ -311,8 +313,6 @@ def _by_limit(m: Measurement, limit: Limit) -> _Outcome:
 def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions: Sequence[TestResult],
                        finder: Finder) -> _Outcome:
     """What remains of a failure after the test was done again: it stays if no repetition was good."""
-    if not repetitions:
-        return first
     shown, bad = [], 1
     for result in repetitions:
         same = [x for x in result.measurements if _kind(x) == _kind(m)]

@@ -43,9 +43,6 @@ class _Place:
         return tuple(kind.links for kind in self.kinds)
 
 
-_NOWHERE = _Place((), False)
-
-
 def _rates(kind: _Kind, rail: str) -> frozenset[str]:
     named = [p for p in kind.ports if rail and p[0] == rail]
     found = named or [p for p in kind.ports if p[3]] or list(kind.ports)
@@ -60,38 +57,46 @@ class Hardware:
 
     def __init__(self, inventory: Inventory | None) -> None:
         self._nodes: dict[str, Node] = {n.name: n for n in inventory.nodes} if inventory else {}
-        self._kinds: dict[str, _Kind] = {}
-        self._equal: dict[_Kind, _Kind] = {}
+        self._kind_of: dict[str, int] = {}               # its number in _kinds
+        self._kinds: list[_Kind] = []
+        self._equal: dict[_Kind, int] = {}
         self._places: dict[tuple[str, ...], int] = {}
-        self._numbers: dict[_Place, int] = {_NOWHERE: 0}
-        self.places: list[_Place] = [_NOWHERE]
+        self._numbers: dict[tuple[tuple[int, ...], bool], int] = {((), False): 0}
+        self.places: list[_Place] = [_Place((), False)]
         self._identities: dict[str, object] = {}
 
     def place(self, nodes: tuple[str, ...]) -> int:
         """The number of the place in `places`."""
-        if nodes not in self._places:
-            place = self._place(nodes)
-            if place not in self._numbers:
-                self._numbers[place] = len(self.places)
-                self.places.append(place)
-            self._places[nodes] = self._numbers[place]
-        return self._places[nodes]
+        found = self._places.get(nodes)
+        if found is None:
+            kinds, apart = self._place(nodes)
+            found = self._numbers.setdefault((kinds, apart), len(self.places))
+            if found == len(self.places):
+                self.places.append(_Place(tuple(sorted((self._kinds[i] for i in kinds), key=repr)), apart))
+            self._places[nodes] = found
+        return found
 
-    def _place(self, nodes: tuple[str, ...]) -> _Place:
+    def _place(self, nodes: tuple[str, ...]) -> tuple[tuple[int, ...], bool]:
         known = [n for n in map(self._nodes.get, nodes) if n is not None]
         if not known or len(known) < len(nodes):
-            return _NOWHERE
-        kinds = dict.fromkeys(self._kind(n) for n in known)
+            return (), False
+        kinds = {self._number(n) for n in known}
         machines = {n.hostname or n.name for n in known}
-        return _Place(tuple(sorted(kinds, key=repr)), len(machines) == len(set(nodes)) > 1)
+        return tuple(sorted(kinds)), len(machines) == len(set(nodes)) > 1
 
-    def _kind(self, node: Node) -> _Kind:
-        if node.name not in self._kinds:
+    def _number(self, node: Node) -> int:
+        if node.name not in self._kind_of:
             ports = tuple(sorted(((n.rdma or n.name, n.rate_gbps, n.rate_text, bool(n.rdma)) for n in node.nics
                                   if n.rate_text), key=repr))
             kind = _Kind(frozenset(g.model for g in node.gpus if g.model), ports, links_of(node))
-            self._kinds[node.name] = self._equal.setdefault(kind, kind)
-        return self._kinds[node.name]
+            number = self._equal.setdefault(kind, len(self._kinds))
+            if number == len(self._kinds):
+                self._kinds.append(kind)
+            self._kind_of[node.name] = number
+        return self._kind_of[node.name]
+
+    def _kind(self, node: Node) -> _Kind:
+        return self._kinds[self._number(node)]
 
     def identity(self, name: str) -> object:
         """Equal for nodes that may be compared as peers. Counts of GPUs and link rates are left out on purpose: a

@@ -24,7 +24,8 @@ GIB = 1 << 30
 def alone(values: Mapping[str, float]) -> list[TestResult]:
     """A value of each node by itself."""
     return [TestResult(PlannedTest(f"t{i:04d}", "nccl_allreduce", Subject((n,)), (), 2),
-                       (Measurement("busbw", v, "GB/s", GIB, ranks=8, nodes=1),)) for i, (n, v) in enumerate(values.items())]
+                       (Measurement("busbw", v, "GB/s", GIB, ranks=8, nodes=1),))
+            for i, (n, v) in enumerate(values.items())]
 
 
 def devices(values: Sequence[float], node: str = "node01", unit: str = "GB/s", kind: str = "GPU ") -> TestResult:
