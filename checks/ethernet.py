@@ -6,8 +6,8 @@ The nodes meet at the address of the inventory, or at the name that `hosts` give
   Where they do not pass, smaller ones tell what does; "message too long" (somebody says so), a loss without a word (a
   black hole for path MTU discovery: a switch in between without jumbo frames) and a node that answers no ping are told
   apart.
-- `loss` (%, each way, at most 0.1): UDP datagrams of 1400 bytes, `udp_mbps` (50) Mb/s for `udp_seconds` (2), some 9,000
-  of them: a rate that disturbs nobody. iperf3 counts them, which every user may do; with fewer than 1,000 datagrams
+- `loss` (%, each way, at most 0.1): UDP datagrams of 1200 bytes, `udp_mbps` (50) Mb/s for `udp_seconds` (2), some
+  10,000: a rate that disturbs nobody. iperf3 counts them, which every user may do; with fewer than 1,000 datagrams
   0.1 % cannot be told, and the best is a warning. Datagrams that the receiving node itself dropped are named.
 - `bandwidth` (Gb/s, each way, what arrived): `streams` TCP streams for `seconds`; `retransmits` beside it.
 
@@ -171,7 +171,7 @@ def _silence(small: ping.Ping) -> str:
 
 def _shorter(side: Side, large: ping.Ping, way: str, mtu: int) -> tuple[int, list[str]]:
     """What passes where `mtu` does not, and who says so."""
-    passing = [p.whole for p in map(side.ping, ("small", "of1500", "of4200")) if p and p.received]
+    passing = [p.whole for p in map(side.ping, ("small", "of1280", "of1500", "of4200")) if p and p.received]
     best = max(passing, default=0)
     own = side.number("mtu")
     if large.problems and not large.too_long:
@@ -244,6 +244,8 @@ def _checked(run: Run, name: str, context: Context, begin: int, *, udp: bool) ->
     if run.loopback:
         raise ParseError(f"{name}: the other end is {run.loopback}: loopback proves no path")
     rate = run.rate("receiver")
+    if rate is None and udp:
+        raise ParseError(f"{name}: none of the datagrams arrived: is UDP let through?")
     if rate is None or (udp and run.loss is None):
         raise ParseError(f"{name}: what the receiver got is not told")
     least = 0.9 * _seconds(context)[1 if udp else 0]

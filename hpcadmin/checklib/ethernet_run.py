@@ -12,8 +12,8 @@ from hpcadmin.checklib import iperf_json, ping
 from hpcadmin.checklib.iperf import Run
 from hpcadmin.checklib.ping import Ping
 
-PINGS, IPERFS = ("small", "large", "of1500", "of4200"), ("udp", "udp_back", "tcp", "tcp_back")
-DATAGRAM, BLOCK = 1400, 131072        # bytes: of UDP, which pass any MTU; that TCP writes at a time
+PINGS, IPERFS = ("small", "large", "of1280", "of1500", "of4200"), ("udp", "udp_back", "tcp", "tcp_back")
+BLOCK = 131072            # bytes that TCP writes at a time
 
 # Both ends ask the way to the other; each of the four servers of iperf3 serves one client and ends.
 SCRIPT = r"""
@@ -68,14 +68,14 @@ run small 15 "$ping" -n -c 5 -i 0.2 -W 2 "$address"
 small=$last
 run large 15 "$ping" -n -M do -s $((mtu - head)) -c 5 -i 0.2 -W 2 "$address"
 if [ "$last" != 0 ] && [ "$small" = 0 ]; then
-    for n in 1500 4200; do
+    for n in 1280 1500 4200; do
         [ "$n" -lt "$mtu" ] && run "of$n" 10 "$ping" -n -M do -s $((n - head)) -c 2 -i 0.2 -W 1 "$address"
     done
 fi
 if [ "$role" = client ]; then
-    run udp $((udp + 10)) "$iperf" -c "$address" -p "$port" -u -b "${rate}M" -l 1400 -t "$udp" -J
+    run udp $((udp + 10)) "$iperf" -c "$address" -p "$port" -u -b "${rate}M" -l 1200 -t "$udp" -J
     if [ "$last" = 0 ] || [ "$small" = 0 ]; then
-        run udp_back $((udp + 10)) "$iperf" -c "$address" -p $((port + 1)) -u -b "${rate}M" -l 1400 -t "$udp" -R -J
+        run udp_back $((udp + 10)) "$iperf" -c "$address" -p $((port + 1)) -u -b "${rate}M" -l 1200 -t "$udp" -R -J
         run tcp $((tcp + 10)) "$iperf" -c "$address" -p $((port + 2)) -P "$streams" -l 128K -t "$tcp" -J
         run tcp_back $((tcp + 10)) "$iperf" -c "$address" -p $((port + 3)) -P "$streams" -l 128K -t "$tcp" -R -J
     fi
