@@ -74,6 +74,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     links = [m for o in outputs[1:] if o not in silent for m in _links(o, answer, node)]
     said = ["nvidia-smi nvlink told nothing: whether there are NVLinks is unknown"] if silent else []
     return mpi_text.warned(_measured(answer, node, links), [*answer.problems, *said])
+    lib.no_fatal_lines(lib.lines_of(text))
 
 
 def _for_people(text: str, context: Context) -> list[Measurement]:
