@@ -20,7 +20,8 @@ from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, read_toml
 
 # What a limit may be in: a GB/s never judges a Gb/s, so a unit that no check measures in is a mistake.
-UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C", "MHz", "ms", "msg/s", "Mpps")
+UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C", "MHz", "ms", "msg/s", "Mpps",
+         "errors/bit")
 SIZED = ("Gb/s", "GB/s", "MB/s")          # bandwidths say nothing without the message size
 MOST_TOLERANCE = 0.5
 MEASURED, PASS_MARK = "measured", "pass mark"
