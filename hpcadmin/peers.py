@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -204,9 +205,23 @@ def _distance(value: float, reference: float, lower: bool) -> float:
 
 
 def _worse_than_peers(group: Sequence[Sample]) -> list[_Accused] | None:
-    """None where there are too few nodes to say anything."""
+    """None where there are too few nodes, or pairs of them, to say anything."""
     nodes = {node for sample in group for node in sample.subject.nodes}
-    return _odd(group, f"{len(nodes)} nodes", 0) if len(nodes) >= MIN_NODES else None
+    if len(nodes) < MIN_NODES or len({sample.subject for sample in group}) < MIN_NODES:
+        return None
+    return _as_pairs(_odd(group, f"{len(nodes)} nodes", 0))
+
+
+def _as_pairs(accused: Sequence[_Accused]) -> list[_Accused]:
+    """Two nodes that were measured with each other only are accused as a pair: which of them it is, nobody knows."""
+    only = [a.own[0].subject if len({s.subject for s in a.own}) == 1 and len(a.own[0].subject.nodes) == 2 else None
+            for a in accused]
+    counts = Counter(pair for pair in only if pair)
+    found: dict[Subject, _Accused] = {}
+    for one, pair in zip(accused, only, strict=True):
+        subject = pair if pair and counts[pair] == 2 else one.entity
+        found.setdefault(subject, one._replace(entity=subject))
+    return list(found.values())
 
 
 def _odd(group: Sequence[Sample], among: str, least: int) -> list[_Accused]:
@@ -294,16 +309,22 @@ def _repeated_value(accused: _Accused, kind: Sequence[Sample], tests: set[str]) 
     It must be bad against the first median and against the others as they are now: a machine that has become
     slower as a whole accuses nobody. None when nothing was measured.
     """
-    own = [s for s in kind if s.result.test.repeats in tests and accused.entity in s.entities]
+    own = [s for s in kind if s.result.test.repeats in tests and _is_of(s, accused.entity)]
     if not own:
         return None
-    best = _bests(own, accused.lower)[accused.entity]
-    others = _bests((s for s in kind if accused.entity not in s.entities
+    best = (min if accused.lower else max)(own, key=lambda s: s.value)
+    others = _bests((s for s in kind if not _is_of(s, accused.entity)
                      and s.conditions.pairs_at_once == best.conditions.pairs_at_once), accused.lower)
     references = [accused.median]
     if len(others) > 1:
         references.append(statistics.median(s.value for s in others.values()))
     return best.value, all(_is_worse(best.value, r, accused.lower) for r in references)
+
+
+def _is_of(sample: Sample, entity: Subject) -> bool:
+    if entity.device:
+        return sample.subject == entity
+    return set(entity.nodes) <= set(sample.subject.nodes)
 
 
 def _and(values: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_runs import LATENCY, PINGPONG, inventory, names, pair_results, repeated
+from made_runs import LATENCY, PINGPONG, bandwidth, inventory, names, pair_results, repeated
 
 from hpcadmin.check import Direction, Limit, Measurement, Status, Subject, Verdict
 from hpcadmin.judge import doubtful, judge
@@ -266,3 +266,18 @@ def test_every_limit_of_the_catalogue_can_judge_a_point_of_a_curve() -> None:
         assert [v.status for v in found] == [Status.PASS], limit
 
 
+
+
+def pairs(*found: tuple[str, str, float]) -> list[TestResult]:
+    return [TestResult(PlannedTest(f"t{i}", "mpi_pingpong", Subject((a, b)), (), 2), (bandwidth(v),))
+            for i, (a, b, v) in enumerate(found)]
+
+
+def test_two_nodes_that_were_measured_with_each_other_only_are_accused_together() -> None:
+    four = pairs(("a", "b", 870.0), ("c", "d", 860.0), ("e", "f", 400.0), ("g", "h", 880.0))
+    assert failed(four) == ["e - f"]
+    assert failed([*four, *pairs(("a", "e", 865.0))]) == ["f"]
+    assert failed(four[:3]) == []                                            # three pairs say nothing
+    assert failed(pairs(("a", "b", 12.9), ("a", "c", 12.8), ("a", "d", 9.0))) == []
+    again = [repeated(r, 870.0, attempt=2, alone=True) for r in four]
+    assert peers(judge([*four, *again], [])) == {"e - f": Status.PASS}
