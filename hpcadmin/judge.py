@@ -37,7 +37,7 @@ def judge(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inv
     firsts = [r for r in stamped if not r.test.repeats]
     verdicts: list[Verdict] = []
     for result in firsts:
-        repetitions = sorted(again.get(result.test.id, ()), key=lambda r: (r.test.attempt, r.test.alone))
+        repetitions = sorted(again.get(result.test.id, ()), key=lambda r: (r.test.attempt, r.test.alone, r.test.id))
         verdicts += _judge_test(result, repetitions, finder)
     known = {r.test.id for r in firsts}
     for lost in sorted(set(again) - known):

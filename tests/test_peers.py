@@ -23,7 +23,7 @@ GIB = 1 << 30
 
 def alone(values: Mapping[str, float]) -> list[TestResult]:
     """A value of each node by itself."""
-    return [TestResult(PlannedTest(f"t{i:04d}", "nccl_allreduce", Subject((n,)), (), 2),
+    return [TestResult(PlannedTest(f"n{i:04d}", "nccl_allreduce", Subject((n,)), (), 2),
                        (Measurement("busbw", v, "GB/s", GIB, ranks=8, nodes=1),))
             for i, (n, v) in enumerate(values.items())]
 
