@@ -32,7 +32,7 @@ starts() {
 # ask CMD...: what it prints, and its exit status.
 ask() {
     a_status=$( { { { $LIMIT "$@" </dev/null 2>&1 3>&- 4>&-; echo $? >&4; } |
-        { head -c 4096 | tr -c '[:print:]\n' '?'; echo; } | sed 's/^/|/' >&3; } 4>&1; } 2>/dev/null)
+        { head -c 4096 | tr -c ' -~\n' '?'; echo; } | sed 's/^/|/' >&3; } 4>&1; } 2>/dev/null)
     echo "status $a_status"
 }
 

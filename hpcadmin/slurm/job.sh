@@ -134,10 +134,10 @@ server_on_node() {
 
 # ---- around a command: what its tool needs to be found
 
-# gone WORDS: the command cannot be started; with what the module system had to say.
+# gone WORDS: the command cannot be started; with what the module system had to say. 5 is the step's own output.
 gone() {
     g_said=$(grep -v '^[[:space:]]*$' "$x_said" 2>/dev/null | head -n 6 | cut -c 1-300 | tr -s '[:space:]' ' ')
-    printf 'hpcadmin: %s\n' "$1${g_said:+: $g_said}"
+    printf 'hpcadmin: %s\n' "$1${g_said:+: $g_said}" >&5
     [ "$x_said" = /dev/null ] || rm -f "$x_said"
     trap - EXIT
     exit 78
@@ -174,6 +174,7 @@ with() {
     x_count=$1
     shift
     if [ "$x_count" -gt 0 ]; then
+        exec 5>&1
         x_said=$(mktemp "${TMPDIR:-/tmp}/hpcadmin.XXXXXX") || x_said=/dev/null
         trap 'gone "the environment modules ended the shell"' EXIT
         module_command >"$x_said" 2>&1
@@ -188,6 +189,7 @@ with() {
         done
         trap - EXIT
         [ "$x_said" = /dev/null ] || rm -f "$x_said"
+        exec 5>&-
     fi
     PATH=$PATH$x_folders
     export PATH
