@@ -11,7 +11,10 @@ Asked of each node: `nvidia-smi -q -x`, `nvidia-smi nvlink -s` and `nvlink -e`. 
   `power_limit` (below the default: a warning);
 - PCIe: `pcie_width` and `pcie_gen`, expected the most that the link can. Where all GPUs of a node have fewer lanes and
   equally many, as some slots and virtual machines give them, that is a warning. A generation at which an idle GPU lets
-  its link rest is shown and not judged: it is measured under load by another test;
+  its link rest is shown and not judged, for nothing is proven by it; lanes it keeps;
+- where the suite puts the nodes under load, all of it again right after the load, and `grown_under_load` (nothing):
+  errors of NVLinks, uncorrectable ECC errors, remapped rows and retired pages that came in between. What was sent
+  again (replays and CRC errors of NVLinks, replays of PCIe) and a counter that was set back are a warning;
 - modes: `persistence`, `ecc_mode`, `mig`: off, or to be changed by a reset, or not alike: a warning;
 - fabric: `fabric_state` (Completed), `fabric_status` (Success) and its health;
 - NVLinks: `nvlinks` (how many are up, expected as many as the board has, else as the best GPU of this model in the
@@ -38,7 +41,7 @@ from hpcadmin.check import (
     Step,
     Subject,
 )
-from hpcadmin.checklib import mpi_text, nvidia, nvidia_facts, nvidia_links, nvidia_text
+from hpcadmin.checklib import mpi_text, nvidia, nvidia_facts, nvidia_growth, nvidia_links, nvidia_text
 
 ASKED = (("-q", "-x"), ("nvlink", "-s"), ("nvlink", "-e"))
 
@@ -49,6 +52,16 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
+    """Of two readings the last, with what has grown since the first."""
+    after = [o for o in outputs if o.when == "after"]
+    before = [o for o in outputs if o.when == "before"]
+    found = _reading(after or outputs, context)
+    if before and after:
+        found += nvidia_growth.growth(before, after, _node(context, after[0].node))
+    return found
+
+
+def _reading(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     alone = len(outputs) == 1 and not outputs[0].step       # -q -x of somebody, not of a run
     if not alone and (len(outputs) != len(ASKED) or any(
             o.step and o.step != " ".join(words) for o, words in zip(outputs, ASKED, strict=False))):
@@ -63,6 +76,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     if lost:
         raise ParseError(f"nvidia-smi says: {lost[0].text}")
     text = lib.whole(output).text
+    lib.no_fatal_lines(lib.lines_of(text))
     if alone and not context.nodes and "nvidia_smi_log" not in text:
         return _for_people(text, context)
     answer = nvidia.read(text)
@@ -74,7 +88,6 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     links = [m for o in outputs[1:] if o not in silent for m in _links(o, answer, node)]
     said = ["nvidia-smi nvlink told nothing: whether there are NVLinks is unknown"] if silent else []
     return mpi_text.warned(_measured(answer, node, links), [*answer.problems, *said])
-    lib.no_fatal_lines(lib.lines_of(text))
 
 
 def _for_people(text: str, context: Context) -> list[Measurement]:
@@ -183,5 +196,5 @@ def _any(text: str) -> nvidia.Answer:
 
 CHECK = Check(
     name="nvidia_smi", title="GPUs are there and well", scope=Scope.NODE, needs=("gpu", "nvidia-smi"),
-    steps=steps, parse=parse, seconds=3.0, doc=__doc__ or "", read=read,
+    steps=steps, parse=parse, seconds=3.0, doc=__doc__ or "", read=read, again_after_load=True,
 )

@@ -408,7 +408,7 @@ class Check:
     steps, then those of after (when="after"). What is there before is not there when it could not be read: then the
     second is judged by itself. Measurements of the second are of the state after the load, and what has grown since:
         before = [o for o in outputs if o.when == "before"]
-        now = [o for o in outputs if o.when != "before"]
+        now = [o for o in outputs if o.when == "after"] or outputs
     """
 
     name: str

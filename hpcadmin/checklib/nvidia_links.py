@@ -19,7 +19,7 @@ _NONE = ("does not have or support nvlink", "as all links are inactive", "nvlink
 _BOARDS = ((re.compile(r"(?:H100 80GB HBM3|H200(?! NVL)|H800|H20\b|B200|B300|GB200|GB300)"), 18),
            (re.compile(r"A[18]00-SXM"), 12), (re.compile(r"V100-SXM[23]"), 6))
 # These grow while links do well: corrected beside the data, or how often a link was made.
-_HARMLESS = ("FEC", "Symbol", "packets", "bytes", "BER", "successful", "Total link recovery", "Effective")
+HARMLESS = ("FEC", "Symbol", "packets", "bytes", "BER", "successful", "Total link recovery", "Effective")
 _SOME = ("Replay Errors", "CRC Errors")      # a few are repaired by sending again
 
 
@@ -125,7 +125,7 @@ def _errors(gpu: Links, subject: Subject) -> Measurement:
     bad: list[str] = []
     some: list[str] = []
     for (link, name), value in sorted(gpu.counts.items()):
-        if any(word in name for word in _HARMLESS) or value == "0":
+        if any(word in name for word in HARMLESS) or value == "0":
             continue
         text = f"link {link}: {name} {printable(value, limit=40)}"
         (some if name in _SOME and re.fullmatch("[0-9]{1,18}", value) else bad).append(text)
