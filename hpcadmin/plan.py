@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hpcadmin.check import Check, Context, Impact, NodeView, PortView, Role, Scope, Status, Step, Subject, Verdict
+from hpcadmin.check import (
+    Check,
+    Context,
+    Impact,
+    Layout,
+    NodeView,
+    PortView,
+    Role,
+    Scope,
+    Status,
+    Step,
+    Subject,
+    Verdict,
+)
 from hpcadmin.errors import HpcadminError, UsageError
 from hpcadmin.plan_choice import Choice, Chosen, choose, plan_verdict
 from hpcadmin.plan_facts import HARDWARE, Facts
-from hpcadmin.plan_layouts import Left, Place, Turn, turns
+from hpcadmin.plan_layouts import TWO_NODES, Left, Place, Turn, count_of_rounds, turns
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
 from hpcadmin.text import plural
@@ -83,12 +96,20 @@ class _Layout:
         """The turns of a check with the ids of their tests; what is left out is a verdict."""
         check = self.checks[chosen.check]
         for layout in chosen.over:
+            self._bounded(chosen, layout)
             for turn in turns(check, layout, chosen.nodes, self.facts.views, self.suite.pairs):
                 if isinstance(turn, Left):
                     self.verdicts += [plan_verdict(check.name, Subject((n,), turn.device), turn.status, turn.reason)
                                       for n in turn.nodes]
                 else:
                     yield turn, [self._test(check, place, chosen) for place in turn.places]
+
+    def _bounded(self, chosen: Chosen, layout: Layout) -> None:
+        nodes = len(chosen.nodes)
+        pairs = count_of_rounds(nodes, self.suite.pairs) * (nodes // 2) if layout in TWO_NODES else 0
+        if self.checks[chosen.check].scope is Scope.PAIR and len(self._by_id) + pairs > MOST_TESTS:
+            raise UsageError(f"suite {self.suite.name} has more than {MOST_TESTS} tests on {plural(nodes, 'node')}",
+                             hint="pairs = 16 in the suite, or fewer nodes")
 
     def _after_load(self) -> None:
         """Checks of nodes that are to be repeated, where anything of the suite's job is a load."""
@@ -120,9 +141,6 @@ class _Layout:
 
     def _test(self, check: Check, place: Place, chosen: Chosen) -> str:
         """The id of a planned test; "" when its check cannot say how to run it (then that is its verdict)."""
-        if len(self._by_id) >= MOST_TESTS:
-            raise UsageError(f"suite {self.suite.name} has more than {MOST_TESTS} tests on "
-                             f"{plural(len(chosen.nodes), 'node')}", hint="pairs = 16 in the suite, or fewer nodes")
         nodes = place.nodes
         test = PlannedTest(
             f"t{len(self._by_id) + 1:04d}", check.name, Subject(nodes, place.device), (), self.job,
