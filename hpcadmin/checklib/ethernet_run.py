@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hpcadmin import checklib as lib
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import iperf_json, ping
-from hpcadmin.checklib.iperf import Run
+from hpcadmin.checklib.iperf import BROKEN, Run
 from hpcadmin.checklib.ping import Ping
 
 PINGS, IPERFS = ("small", "large", "of1280", "of1500", "of4200"), ("udp", "udp_back", "tcp", "tcp_back")
@@ -166,6 +166,7 @@ def read_side(text: str) -> Side:
     """One end's output. ParseError where it is not whole."""
     lines = lib.own_output(text, "ethernet")
     begin, end = lines.index("# hpcadmin ethernet 1"), lines.index("# end ethernet")
+    lib.no_fatal_lines([*lines[:begin], *lines[end + 1:]], also=BROKEN)
     told, sections = _split(lines[begin + 1:end])
     facts = lib.told_once(told, KEYS, ": ")
     role = facts.get("role", "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from hpcadmin import checklib as lib
-from hpcadmin.check import Direction, Measurement, Reading
+from hpcadmin.check import Direction, Measurement, ParseError, Reading
 
 NO_END = "iperf2 does not say when it is done: whether the text is whole cannot be told"
 # What stands in a line of iperf, of the kernel or of a launcher when no result is to be had.
@@ -66,6 +66,15 @@ def is_loopback(address: str) -> bool:
         return ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return address in ("localhost", "localhost.localdomain")
+
+
+def address(text: str) -> str:
+    """The address of an end of a connection, which is never a name."""
+    try:
+        ip_address(text.partition("%")[0])
+    except ValueError as exc:
+        raise ParseError(f"{lib.shown(text)!r} is no address of an end") from exc
+    return lib.shown(text)
 
 
 def is_iperf(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import ParseError
-from hpcadmin.checklib.iperf import Rate, Run, counted, remarks
+from hpcadmin.checklib.iperf import Rate, Run, address, counted, remarks
 
 _NEAR = 0.02            # what bytes, seconds and rate of one row may differ by: ends stop their clocks by themselves
 _SAME = 1e-5            # sums: older versions print large numbers with six digits
@@ -23,8 +23,7 @@ _WORDS = ('"test_start"', '"sum_sent"', '"sum_received"', '"system_info"', '"int
 
 def is_json(text: str) -> bool:
     """A JSON of iperf3, or what is left of one."""
-    head = text[:200_000]
-    return re.search(r"(?m)^\s*\{", head) is not None and any(word in head for word in _WORDS)
+    return any(word in text for word in _WORDS) and re.search(r"(?m)^[ \t]{0,16}\{", text) is not None
 
 
 def runs_of(text: str) -> list[Run]:
@@ -68,6 +67,9 @@ def _documents(text: str, twice: list[str]) -> tuple[list[dict[str, Any]], list[
                 break                            # what follows is inside of it
             continue
         documents.append(found)
+        rest = text[place:place + 200].lstrip()
+        if rest[:1] in tuple('}],:"'):
+            problems.append(f"after the JSON stands what belongs to none: {lib.shown(rest[:40])}")
         if len(documents) == _MOST_DOCUMENTS:
             problems.append(f"more than {_MOST_DOCUMENTS} JSON texts")
             break
@@ -159,7 +161,7 @@ def _fill(run: Run, start: _Part, data: Mapping[str, Any]) -> None:
     both = len(ways) == 2 or bool(asked.data.get("bidir"))
     for connected in start.parts("connected"):
         ends = connected.data.get("local_host"), connected.data.get("remote_host")
-        run.pairs.append((lib.shown(str(ends[0])), lib.shown(str(ends[1]))))
+        run.pairs.append((address(str(ends[0])), address(str(ends[1]))))
     server = "accepted_connection" in start.data
     for suffix in ways:
         way = "" if not both else "RX-C" if suffix else "TX-C"
@@ -205,18 +207,24 @@ def _way(stream: _Part, name: str) -> str:
 
 
 def _udp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
-    if f"sum{suffix}" in end.data or f"sum_received{suffix}" not in end.data:
-        total = end.part(f"sum{suffix}")
-    else:
-        total = end.part(f"sum_received{suffix}")
-    received = end.part(f"sum_received{suffix}") if f"sum_received{suffix}" in end.data else None
-    sent = end.part(f"sum_sent{suffix}") if f"sum_sent{suffix}" in end.data else None
+    received, sent = (end.part(f"{name}{suffix}") if f"{name}{suffix}" in end.data else None
+                      for name in ("sum_received", "sum_sent"))
+    total = received if received is not None and f"sum{suffix}" not in end.data else end.part(f"sum{suffix}")
+    for part in (total, received, sent):
+        for key in ("packets", "lost_packets", "jitter_ms", "lost_percent"):
+            if part is not None and (key in part.data or part is total):
+                part.number(key)
+    _flow(total, "sum", way)
     if received is not None and received.data.get("bytes"):
         run.rates.append(_flow(received, "receiver", way))
     if sent is not None and not (server and not sent.data.get("bytes")):
         run.rates.append(_flow(sent, "sender", way))
     elif sent is None and received is None:
         run.rates.append(_flow(total, "receiver" if server or run.reverse else "sender", way))
+    _udp_loss(run, end, total, received, way)
+
+
+def _udp_loss(run: Run, end: _Part, total: _Part, received: _Part | None, way: str) -> None:
     streams = [one.part("udp") for one in end.parts("streams")]
     mine = [one for one in streams if not way or ("TX-C" if one.data.get("sender") else "RX-C") == way]
     if len(mine) != run.streams:
@@ -246,7 +254,11 @@ def _complete(run: Run, asked: _Part, end: _Part, data: Mapping[str, Any], *, bo
         if wanted and least < 0.9 * wanted:
             run.problems.append(f"it ran for {least:g} s, {wanted:g} s were asked for")
     moved = last = 0.0
-    kept = [one for one in _Part(data, "the text").parts("intervals") if isinstance(one.data.get("sum"), dict)]
+    intervals = _Part(data, "the text").parts("intervals")
+    kept = [one for one in intervals if isinstance(one.data.get("sum"), dict)]
+    torn = len(kept) < len(intervals) or any(len(one.parts("streams")) != streams or not all(
+        stream.data.get("seconds") is not None for stream in one.parts("streams")) for one in kept)
+    run.doubts += ["an interval has not all its streams and their sum"] if torn else []
     for one in kept:
         part = one.part("sum")
         if part.data.get("omitted") is True:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import ParseError
-from hpcadmin.checklib.iperf import Rate, Run, counted, remarks
+from hpcadmin.checklib.iperf import Rate, Run, address, counted, remarks
 
 _ROW = re.compile(r"\[ {0,3}(\d{1,5}|SUM)(?:-\d{1,4})?\] ?(?:\[(?:([RT]X)-([CS])|[SCLR-]{1,2})\])? *"
                   r"(\S{1,24}?)- ?(\S{1,24}) +sec +(\S{1,24}) +([KMGT]?)(Bytes|bytes) +"
@@ -22,8 +23,10 @@ _CSV = re.compile(r"\d{14}(?:[.\d]{0,8})?(?:[+-]\d{4})?,[^,\s]{1,64},\d{1,5},[^,
 _CLIENT3 = re.compile(r"Connecting to host (\S{1,255}), port \d")
 _CLIENT2 = re.compile(r"Client connecting to (\S{1,255}), (TCP|UDP) port \d")
 _HEAD = re.compile(r"\[ {0,3}ID\].{0,20}Interval +Transfer +(?:Bitrate|Bandwidth)")
+_FIGURE = re.compile(r"\(?\d{1,20}(?:\.\d{1,20})?(?:/\d{0,20}(?:\.\d{1,20})?)*%?\)?$")
 _KNOWN = ("Connecting to host ", "Client connecting to ", "Server listening on ", "Accepted connection from ",
           "iperf Done.", "iperf3: ", "bits/sec", "Bytes/sec")
+_RETR = re.compile(r"\[ {0,3}ID\].{0,90}\bRetr\b")
 _FACTOR = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BYTES = {"": 1.0, "K": 2.0 ** 10, "M": 2.0 ** 20, "G": 2.0 ** 30, "T": 2.0 ** 40}
 
@@ -45,8 +48,7 @@ class Row:
 
 
 def is_text(text: str) -> bool:
-    head = text[:400_000]
-    return any(word in head for word in _KNOWN) or any(_CSV.match(line.strip()) for line in head.split("\n")[:200])
+    return any(word in text for word in _KNOWN) or any(_CSV.match(line.strip()) for line in text.split("\n"))
 
 
 def runs_of(lines: Sequence[str]) -> list[Run]:
@@ -77,13 +79,9 @@ def _run(lines: Sequence[str]) -> Run:
     old = next((m for m in map(_CLIENT2.search, lines) if m), None)
     run = Run("iperf2" if not new else "iperf3")
     run.reverse = any(line.startswith("Reverse mode") for line in lines)
-    known: dict[str, tuple[str, str]] = {}
-    for found in (m for m in map(_PAIR.match, lines) if m):
-        if found[1] in known:
-            run.problems.append(f"stream {found[1]} is connected twice: several runs mixed")
-        known[found[1]] = (lib.shown(found[2]), lib.shown(found[3]))
-    run.pairs = list(known.values())
     try:
+        known = _pairs(lines)
+        run.pairs = list(known.values())
         rows = _rows(lines)
         run.udp = (old is not None and old[2] == "UDP") or any(_LOSS.search(row.rest) for row in rows) or any(
             "Total Datagrams" in line for line in lines)
@@ -98,6 +96,16 @@ def _run(lines: Sequence[str]) -> Run:
     if not run.problems:
         run.notes += [*remarks(run), *_quoted(rows, lines)]
     return run
+
+
+def _pairs(lines: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The two ends of each stream."""
+    known: dict[str, tuple[str, str]] = {}
+    for found in (m for m in map(_PAIR.match, lines) if m):
+        if found[1] in known:
+            raise ParseError(f"stream {found[1]} is connected twice: several runs mixed")
+        known[found[1]] = (address(found[2]), address(found[3]))
+    return known
 
 
 def _quoted(rows: Sequence[Row], lines: Sequence[str]) -> list[str]:
@@ -128,8 +136,22 @@ def _rows(lines: Sequence[str]) -> list[Row]:
         row = Row(place, match[1], f"{match[2]}-{match[3]}" if match[2] else "", begin, end, moved, rate, role,
                   rest, "(omitted)" in rest)
         _agrees(row, line)
+        if not _figures(words):
+            raise ParseError(f"the row is torn: {lib.shown(line)}")
         found.append(row)
     return found
+
+
+def _figures(words: Sequence[str]) -> bool:
+    """Whether what stands behind the rate are figures, each before its unit, and words."""
+    for before, word in zip(("", *words), words, strict=False):
+        if _FIGURE.match(word):
+            continue
+        if not word.strip("()").replace("/", "").isalpha() or word.lower() in ("nan", "inf"):
+            return False
+        if (word == "ms" or word.endswith("Bytes")) and not _FIGURE.match(before):
+            return False
+    return True
 
 
 def _agrees(row: Row, line: str) -> None:
@@ -201,7 +223,7 @@ def _new(run: Run, rows: Sequence[Row], lines: Sequence[str]) -> None:
             if total.rate == 0 and client:
                 raise ParseError(f"nothing was moved: {lib.shown(lines[total.place])}")
             if role == "sender" and not run.udp:
-                _take_retransmits(run, total, way)
+                _take_retransmits(run, total, way, retransmits=any(_RETR.search(line) for line in lines[first:]))
             if role != "sender":
                 _take_loss(run, total)
     if not client and not run.rates:
@@ -210,7 +232,9 @@ def _new(run: Run, rows: Sequence[Row], lines: Sequence[str]) -> None:
         if client:
             raise ParseError("the receiver does not tell how many datagrams were lost")
         run.doubts.append("the sender's side: how many datagrams were lost is not told")
-    run.doubts += _gaps(rows, first)
+    run.doubts += [*_gaps(rows, first), *_shapes(rows, lines, first)]
+    if not client and "iperf Done." in lines:
+        run.doubts.append("the head is missing: which host was asked is not told")
 
 
 def _summed(run: Run, rows: Sequence[Row], role: str) -> Row:
@@ -230,10 +254,27 @@ def _summed(run: Run, rows: Sequence[Row], role: str) -> Row:
     return total[0]
 
 
-def _take_retransmits(run: Run, total: Row, way: str) -> None:
+def _take_retransmits(run: Run, total: Row, way: str, *, retransmits: bool) -> None:
     words = total.rest.split()
-    if len(words) > 1:
+    if retransmits:
         run.retransmits[way] = lib.integer(words[0], "retransmits")
+
+
+def _shapes(rows: Sequence[Row], lines: Sequence[str], first: int) -> list[str]:
+    """Rows of one kind have equally many figures, and every stream has equally many intervals."""
+    kinds: dict[object, set[int]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        words = len(row.rest.replace("(omitted)", "").split())
+        kinds.setdefault((row.place > first, row.role, row.way, row.id == "SUM"), set()).add(words)
+        counts[row.way, row.id] += row.place < first
+    for way in {way for way, _ in counts}:
+        if len({count for (w, _), count in counts.items() if w == way}) > 1:
+            return ["not every stream has all intervals"]
+    if any(len(words) > 1 for words in kinds.values()):
+        return ["rows of one table have not all their figures"]
+    heads = sum(1 for line in lines if _HEAD.search(line))
+    return ["the table has not one head above its rows"] if heads != 1 + any(row.place < first for row in rows) else []
 
 
 def _gaps(rows: Sequence[Row], first: int) -> list[str]:
@@ -260,11 +301,15 @@ def _old(run: Run, rows: Sequence[Row], lines: Sequence[str]) -> None:
     report = {row.place for row in rows if _reported(row, lines)}
     if not run.pairs:
         raise ParseError("no connection is named")
+    if sum("Server Report" in line for line in lines) > run.streams:
+        raise ParseError("the server reports more often than there are streams: several runs mixed")
     for end in ("client", "server report") if client else ("receiver",):
         mine = [row for row in rows if (row.place in report) == (end == "server report")]
         if end == "server report" and not run.udp:
             continue
         whole = {row.id: row for row in mine if row.begin == 0}         # the last one of each
+        if any(row.begin == 0 and row.end == whole[row.id].end and row is not whole[row.id] for row in mine):
+            raise ParseError(f"a row of the {end} stands there twice: several runs mixed")
         _covers(mine, whole)
         single = [row for name, row in whole.items() if name != "SUM"]
         if len(single) != run.streams:
