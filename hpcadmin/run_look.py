@@ -70,7 +70,8 @@ def wanted(suite: Suite, checks: Mapping[str, Check], site: Site, bins: Path) ->
     used = [checks[name] for entry in suite.entries for name in entry.names]
     asks = asks_of(used, site, HARDWARE)
     asked = {ask.tool for ask in asks}
-    tools = dict.fromkeys(n for c in used for n in (*c.needs, *c.uses) if n not in HARDWARE and n not in asked)
+    tools = dict.fromkeys(n for c in used for n in c.needs if n not in HARDWARE and n not in asked)
+    also = dict.fromkeys(n for c in used for n in c.uses if n not in HARDWARE and n not in asked)
     programs = dict.fromkeys(p for c in used for p in c.builds)
     folder = data_dir("checks") / "src"
     sources = {p: folder / f"{p}.c" for p in programs}
@@ -78,7 +79,7 @@ def wanted(suite: Suite, checks: Mapping[str, Check], site: Site, bins: Path) ->
         raise SiteError(f"[tools.{MPICC}] container: our programs are built on the nodes", where=site.source,
                         hint="path, or modules")
     hashed = bins / _hash(sources.values(), " ".join([_compiler(site), *site.tool(MPICC).modules]))
-    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources, asks)
+    return Wanted(tuple(tools), {p: hashed / p for p in programs}, sources, asks, tuple(also))
 
 
 def _compiler(site: Site) -> str:
@@ -126,7 +127,7 @@ def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, fol
     """
     tests: list[PlannedTest] = []
     if probe:
-        write_atomic(folder / "probe.sh", probe_script(tools=want.tools))
+        write_atomic(folder / "probe.sh", probe_script(tools=(*want.tools, *want.also)))
         token = new_token()
         tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
             ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)

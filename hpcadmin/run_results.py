@@ -12,6 +12,8 @@ from hpcadmin.plan import guarded
 from hpcadmin.rundata import PlannedTest, TestResult
 from hpcadmin.text import printable
 
+NO_WAY = 78      # exit status of a step whose modules or container could not be had (job.sh)
+
 
 def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check: Check, context: Context,
                 *, before: Sequence[Frame] = ()) -> TestResult:
@@ -82,9 +84,16 @@ def _trouble(frame: Frame, step: Step) -> str:
         return f"{what} did not end within {step.timeout_s:g} s and was killed{told}"
     if "truncated" in frame.flags:
         return f"{what} printed more than is kept"
+    if frame.status == NO_WAY and frame.body.startswith(b"hpcadmin: "):
+        return f"{what} was not started: {_first_line(frame.body)}"
     if frame.status is None and "stopped" not in frame.flags:
         return f"{what} was killed from outside{told}"
     return ""
+
+
+def _first_line(body: bytes) -> str:
+    line = body[:2000].split(b"\n")[0].decode("utf-8", "replace")
+    return printable(line.removeprefix("hpcadmin: ").strip(), limit=400)
 
 
 def _status(status: int | None) -> str:

@@ -174,7 +174,9 @@ def _absent(ask: Ask) -> str:
     if ask.site.path.startswith("/"):
         return f"is not there: no file {ask.site.path}{within} (site.toml)"
     loaded = f" after module load {' '.join(ask.site.modules)}" if ask.site.modules else ""
-    others = f", nor in {', '.join(dict.fromkeys(dirname(p) for p in ask.places))}" if ask.places else ""
+    places = list(dict.fromkeys(dirname(place) for place in ask.places))
+    more = f" and {plural(len(places) - 2, 'more folder')} of vendors" if len(places) > 2 else ""
+    others = f", nor in {', '.join(places[:2] if more else places)}{more}" if places else ""
     return f"is not there: not on PATH{within}{loaded}{others}"
 
 

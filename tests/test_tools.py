@@ -115,6 +115,9 @@ def test_vendors_folders_are_looked_into_last(tmp_path: Path, monkeypatch: pytes
     shutil.rmtree(tmp_path / "osu-6.0")
     assert look([ask])["osu_bw"].problem == f"is not there: not on PATH, nor in {tmp_path}/osu-*"
     assert Ask("osu_bw", Tool(path="/x/osu_bw")).places == ()
+    monkeypatch.undo()
+    assert found_from(ask, "n1", read_answers("tool osu_bw\nend osu_bw\n")["osu_bw"]).problem.endswith(
+        "osu-micro-benchmarks/mpi/*, /usr/local/libexec/osu-micro-benchmarks/mpi/*/* and 5 more folders of vendors")
 
 
 @pytest.mark.parametrize(("text", "status", "version"), [

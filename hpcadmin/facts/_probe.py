@@ -19,8 +19,8 @@ DEFAULT_ORDER = 50
 MIN_WAIT_S = 5
 # Tools that checks of ours ask for; a site's further checks add theirs.
 DEFAULT_TOOLS = (
-    "all_reduce_perf", "ib_write_bw", "ib_write_lat", "ibstat", "mpicc", "mpirun", "nvidia-smi", "osu_bw",
-    "osu_latency", "sbatch", "srun", "ucx_info",
+    "all_reduce_perf", "ib_write_bw", "ib_write_lat", "ibstat", "mpicc", "mpirun", "numactl", "nvidia-smi", "osu_bw",
+    "osu_latency", "saquery", "sbatch", "sminfo", "srun", "ucx_info",
 )
 _RUNS_TOOLS = re.compile(r"\b(?:run|limit|command) |\$SUDO\b")
 _SECONDS = re.compile(r"\b(?:run|limit) ([0-9]{1,3}) ")

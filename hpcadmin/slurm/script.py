@@ -176,6 +176,15 @@ def _by_itself(stage: Stage, tests: Mapping[str, PlannedTest]) -> bool:
                                          for s in tests[i].steps)
 
 
+def _of_nodes(stage: Stage, tests: Mapping[str, PlannedTest]) -> dict[str, list[str]]:
+    """Node -> its tests of the stage, in order."""
+    found: dict[str, list[str]] = {}
+    for test in stage.tests:
+        for node in dict.fromkeys(tests[test].subject.nodes):
+            found.setdefault(node, []).append(test)
+    return found
+
+
 def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
     """For each stage one function a list of commands, and the node's test ids as its arguments: nodes that run the
     same share the text."""
@@ -183,8 +192,9 @@ def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
     branches: list[str] = []
     for number, stage in enumerate(job.stages, 1):
         if _by_itself(stage, tests):
+            of_nodes = _of_nodes(stage, tests)
             for node in job.nodes:
-                ids = [i for i in stage.tests if node in tests[i].subject.nodes]
+                ids = of_nodes.get(node, [])
                 body = "\n".join(f'    one "${{{place}}}" {n} {_seconds(step.timeout_s)} {_started(step)}'
                                  for place, i in enumerate(ids, 1) for n, step in enumerate(tests[i].steps))
                 if ids:
@@ -203,10 +213,10 @@ def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
 def _stage(number: int, stage: Stage, tests: Mapping[str, PlannedTest], options: JobOptions) -> list[str]:
     members = [tests[i] for i in stage.tests]
     if _by_itself(stage, tests):
-        nodes = list(dict.fromkeys(n for t in members for n in t.subject.nodes))
-        most = max(sum(_seconds(s.timeout_s) + STEP_SLACK_S + 1 for t in members if node in t.subject.nodes
-                       for s in t.steps) for node in nodes)
-        return [f"by_node {number} {most + 20} {len(nodes)} {quote(fold(nodes))}"]
+        of_nodes = _of_nodes(stage, tests)
+        most = max(sum(_seconds(s.timeout_s) + STEP_SLACK_S + 1 for i in ids for s in tests[i].steps)
+                   for ids in of_nodes.values())
+        return [f"by_node {number} {most + 20} {len(of_nodes)} {quote(fold(of_nodes))}"]
     lines: list[str] = []
     for test in members:
         body = [f"    {line}" for line in _test(test, options)]
