@@ -1,7 +1,8 @@
 """Limits: what a value must reach, with unit, message size, source and date. Ours (checks/limits) and the site's.
 
 Beside them [[known]] figures: what was measured elsewhere, and what others take as their pass mark; they judge nothing.
-Reading is strict: a limit without unit, source or bound, or with an unknown key, is a SiteError with file:line.
+Reading is strict: a limit without unit, source or bound, or with an unknown key, is a SiteError with file:line. The
+source of a site's limit is the site's file, unless it says more; the lint remarks it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ NVLINK = {1: 20.0, 2: 25.0, 3: 25.0, 4: 25.0, 5: 50.0}    # one link, one way
 FASTEST_PORT = 800.0                                       # XDR, and Ethernet of 800 Gb/s
 NEAREST_US = 0.4          # to another node: PCIe of both adapters, and the adapters themselves
 SHARED_US = 0.02          # to another core: cache lines between two caches
+LAUNCH_US = 1.0           # of a collective: a kernel on a GPU is started, and all ranks wait for each other
+FASTEST_MPPS = 400.0      # millions of messages a second of one port: twice what any is sold with
 _SUMMED = ("nccl_allreduce",)
 _PER_BYTE = {"Gb/s": 8.0, "GB/s": 1.0, "MB/s": 1000.0}
 _RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) Gb/sec")
@@ -180,6 +182,21 @@ def _of_port(check: str, hardware: str, ranks: int | None, nodes: int | None) ->
     if rate is None or not nodes or nodes < 2:
         return None
     return Ceiling(rate * 8 / 8 * crossing(check, ranks, nodes), f"8 ports of {rate:g} Gb/s a node")
+
+
+def by_size(check: str, measurement: str, unit: str, size_bytes: int | None,
+            ranks: int | None = None) -> Ceiling | None:
+    """The most that messages of this size can give: each takes its time. None for what is no bandwidth."""
+    if unit not in _PER_BYTE or not size_bytes:
+        return None
+    if check.startswith("nccl_") and measurement in ("busbw", "algbw"):
+        factor = 2.0 * _share(ranks or 1024) if check in _SUMMED and measurement == "busbw" else 1.0
+        return Ceiling(size_bytes * factor / LAUNCH_US / 1000 * _PER_BYTE[unit],
+                       f"an operation takes {LAUNCH_US:g} us and more")
+    if check in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "osu_bw"):
+        return Ceiling(size_bytes * FASTEST_MPPS / 1000 * _PER_BYTE[unit],
+                       f"{FASTEST_MPPS:g} million messages a second of a port")
+    return None
 
 
 def floor_us(check: str, hardware: str = "", size_bytes: int | None = None) -> Ceiling | None:

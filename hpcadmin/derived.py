@@ -262,7 +262,8 @@ def bounds(check: str, m: Measurement, sides: Sequence[Links], *, apart: bool) -
     """The least and the most that such a value can be. sides may be empty: by the fastest that there is."""
     if m.unit == "us":
         return _floor(check, m, sides, apart=apart), None
-    return None, _top(check, m, sides, apart=apart)
+    found = (_top(check, m, sides, apart=apart), ceilings.by_size(check, m.name, m.unit, m.size_bytes, m.ranks))
+    return None, min((c for c in found if c), key=lambda c: c.value, default=None)
 
 
 def impossible(m: Measurement, possible: Bounds) -> str:

@@ -88,7 +88,8 @@ def _place(finding: Finding) -> tuple[str, int]:
 
 def _alone(entry: Entry, checks: Collection[str], today: datetime.date) -> Iterator[Finding]:
     record = entry.record
-    wrong = [("source", "lacks source", ERROR)] if record.source == entry.file else []
+    wrong = [("source", "no source: verdicts name this file; who measured it, and where?", REMARK)] \
+        if record.source == entry.file else []
     wrong += [*_names(record, checks), *_paper(record, today), *_size(record), *_hardware(record)]
     if not (isinstance(record, Limit) and record.simulated):
         wrong += _physics(record)
@@ -146,6 +147,11 @@ def _hardware(record: Limit | Known) -> Wrong:
     families = sorted({g.family for g in found})
     if len(families) > 1 and record.hardware.startswith("*"):
         yield "hardware", f"the pattern {record.hardware!r} also means other models: {', '.join(families)}", ERROR
+    if record.hardware and not found and not set("*?[") & set(record.hardware):
+        like = [g.name for g in ceilings.GPUS if record.hardware.casefold() in g.name.casefold()]
+        if like:
+            yield "hardware", f"no GPU is named {record.hardware!r}, but {', '.join(like[:3])}", ERROR
+            return
     if record.hardware and not found and ceilings.port_gbps(record.hardware) is None and not (
             isinstance(record, Limit) and record.simulated):
         yield "hardware", f"{record.hardware!r} is no hardware whose ceilings are known: not checked", REMARK
@@ -160,6 +166,10 @@ def _physics(record: Limit | Known) -> Wrong:
                            nodes=record.nodes, both=record.direction is Direction.BOTH)
     if top and least is not None:
         yield from _too_much(least, top, record)
+        if least <= top.value * 1.001:
+            yield from _for_some(least, record)
+    if isinstance(record, Limit) and record.max is None and record.unit in ("us", "ms"):
+        yield "bound", "a time without max: however slow, it would pass", ERROR
     floor = ceilings.floor_us(record.check, record.hardware, record.size_bytes) if record.unit == "us" else None
     if floor and most is not None and most < floor.value and not record.measurement.endswith("stdev"):
         yield "floor", f"{most:g} us is below what is possible: {floor.value:.3g} us ({floor.why})", ERROR
@@ -177,6 +187,23 @@ def _too_much(value: float, top: ceilings.Ceiling, record: Limit | Known) -> Wro
                              "bits?"), ERROR
         elif value < top.value / 50:
             yield "low", f"{value:g} {record.unit} is less than a fiftieth of {top.value:g} ({top.why})", ERROR
+
+
+def _for_some(least: float, record: Limit | Known) -> Wrong:
+    """A pattern also means models that cannot reach it; a message is too small for it."""
+    for gpu in ceilings.gpus(record.hardware) if isinstance(record, Limit) and record.check.startswith("nccl_") else ():
+        own = ceilings.ceiling(record.check, record.measurement, record.unit, gpu.name, ranks=record.ranks,
+                               nodes=record.nodes)
+        if own and least > own.value * 1.001:
+            yield "ceiling", f"the pattern also means {gpu.name}, which gives at most {own.value:g} ({own.why})", ERROR
+            return
+    small = ceilings.by_size(record.check, record.measurement, record.unit, record.size_bytes, record.ranks)
+    if small and least > small.value * 1.001:
+        yield "ceiling", f"{least:g} {record.unit} is above {small.value:.3g} {record.unit} ({small.why})", ERROR
+    rate = ceilings.port_gbps(record.hardware)
+    large = isinstance(record, Limit) and record.check.startswith("ib_") and (record.size_bytes or 0) >= 65536
+    if large and rate and record.unit == "Gb/s" and rate / 7.5 < least < rate / 2:
+        yield "low", f"{least:g} {record.unit} is less than half of the port: a broken link would pass", REMARK
 
 
 def _against_known(entries: Sequence[Entry], known: Sequence[Known]) -> Iterator[Finding]:
