@@ -130,7 +130,7 @@ def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: 
         way = Direction.ONE_WAY if unit == "MB/s" else Direction.NONE
         return Measurement(name, number, unit, size, way, pair, ranks=2, nodes=len(set(pair.nodes)),
                            pairs_at_once=context.pairs_at_once, key=key, transport=transport or "",
-                           rail="" if context.rail is None else str(context.rail), binding=mpi_start.bound(context))
+                           rail=context.rail_device, binding=mpi_start.bound(context))
 
     key = KEY_BYTES if any(row[0] == KEY_BYTES for row in rows) else rows[-1][0]
     found = [Measurement("data", "intact", subject=pair, expected="intact"),

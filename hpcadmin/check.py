@@ -245,6 +245,11 @@ class Context:
         return Subject(tuple(n.name for n in self.nodes), self.device)
 
     @property
+    def rail_device(self) -> str:
+        """What a measurement over one rail has as its rail: the device, as perftest names it."""
+        return self.ports[0].device if self.layout is Layout.RAILS and self.ports else ""
+
+    @property
     def rdma_expected(self) -> bool:
         """Whether messages between the nodes must go by RDMA: each of them has a port for it that is up."""
         between = len(self.nodes) > 1 and not self.simulated

@@ -200,7 +200,7 @@ def parse(outputs: Sequence[Output], context: Context, of: Collective) -> list[M
     main = OUT if OUT in modes else IN if IN in modes else ""
     pairs = context.pairs_at_once if context.layout is Layout.PAIRS else None
     values = [replace(m, subject=everyone, warnings=warnings, transport=reading.transport or "", pairs_at_once=pairs,
-                      rail="" if context.rail is None else str(context.rail),
+                      rail=context.rail_device,
                       key=as_planned and (m.name, m.size_bytes, m.mode) == ("busbw", last, main))
               for m in reading.measurements]
     extra = []

@@ -138,7 +138,7 @@ def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measur
     medium, doubts = mpi_start.proof(reading.transport, outputs[0].text, context)
     bound = mpi_start.bound(context, (context.ranks or 2) // max(1, len(context.nodes)))
     found = [replace(m, binding=", ".join(filter(None, (bound, m.binding))), subject=context.subject,
-                     rail="" if context.rail is None else str(context.rail)) for m in found] if context.nodes else found
+                     rail=context.rail_device) for m in found] if context.nodes else found
     return [*medium, *mpi_text.warned(found, [*reading.problems, *doubts])]
 
 

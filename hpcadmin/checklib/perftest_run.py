@@ -248,8 +248,7 @@ class _Test:
         link = link if transport in ("", "IB", "RoCE") else transport
         base = Measurement(
             "", 0, direction=way, subject=context.subject, ranks=2, nodes=len(context.nodes) or None,
-            pairs_at_once=context.pairs_at_once,
-            rail=lib.shown(main.told("Device")) if context.rail is None else str(context.rail),
+            pairs_at_once=context.pairs_at_once, rail=lib.shown(main.told("Device")),
             binding=", ".join(filter(None, (_bound(context), found.binding))),
             transport=lib.shown(f"{link} {main.told('Connection type')}".strip()),
             warnings=warnings)
