@@ -11,6 +11,7 @@ is good on all ports of a node is told once):
 - `link_layer`, as in the inventory; `rate` (Gb/s), as in the accepted inventory, else as most ports of its kind;
   `width` (4X; InfiniBand only; 2X only where all ports of the kind are so, as of ports that were split: a warning);
 - `lid` and `sm_lid` of InfiniBand ports (assigned);
+- `steady`: told, and a failure, of a port whose state or rate was another one at the first reading;
 - `symbol_error`, `link_error_recovery`, `link_downed` (a flap), `port_rcv_errors`, `port_rcv_remote_physical_errors`,
   `port_xmit_discards`, `port_xmit_constraint_errors`, `port_rcv_constraint_errors`, `local_link_integrity_errors`,
   `excessive_buffer_overrun_errors`, `VL15_dropped`, `rx_icrc_encapsulated`: by how much they have grown between the two
@@ -95,12 +96,16 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         raise ParseError("the node was started anew between the two readings")
     if last.uptime < first.uptime:
         raise ParseError("the second reading is older than the first", hint="two runs mixed")
-    told = [problem for look in (first, last) for problem in look.problems]
+    told = [problem for look in (first, last) for problem in (*look.problems, *_strange(look))]
     if told:
         raise ParseError(told[0])
     if not last.ports and not first.ports and not node.rdma_devices:
         raise ParseError("the node has no RDMA port: /sys/class/infiniband has none")
     return _measured(first, last, node, load=bool(before))
+
+
+def _strange(look: links_text.Look) -> list[str]:
+    return [problem for port in look.ports.values() for problem in links_counts.strange(port)]
 
 
 def _looks(output: Output, node: NodeView) -> list[links_text.Look]:
@@ -115,9 +120,11 @@ def _looks(output: Output, node: NodeView) -> list[links_text.Look]:
 def _measured(first: links_text.Look, last: links_text.Look, node: NodeView, *, load: bool) -> list[Measurement]:
     where = Subject((node.name,) if node.name else ())
     found = links_facts.facts(last.ports, node)
+    links_facts.facts(first.ports, node)                  # damage there is damage too
     pairs = [(first.ports[name], port, Subject(where.nodes, name)) for name, port in last.ports.items()
              if name in first.ports]
     for before, now, subject in pairs:
+        found += links_facts.changed(before, now, subject)
         found += links_counts.so_far(before, subject)
         found += links_counts.grown(before, now, last.uptime - first.uptime, subject)
     found = links_facts.missing(last.ports, node, first.ports) + links_facts.folded(found, where)
@@ -154,10 +161,11 @@ def read(text: str, context: Context) -> Reading:
             measured = [*links_facts.missing(look.ports, node), *links_facts.facts(look.ports, node), *counts]
     except ParseError as exc:
         return Reading(problems=(str(exc),))
-    told = [*look.problems, *(f"{m.subject.device}: {m.name} is {m.value}, not {m.expected}"
+    broken = [*look.problems, *_strange(look)]
+    told = [*broken, *(f"{m.subject.device}: {m.name} is {m.value}, not {m.expected}"
                               + "".join(f" ({said})" for said in m.warnings)
                               for m in measured if m.expected is not None and m.value != m.expected)]
-    return Reading(tuple(measured), tuple(told), usable=not look.problems, hosts=1,
+    return Reading(tuple(measured), tuple(told), usable=not broken, hosts=1,
                    notes=tuple(dict.fromkeys(w for m in measured for w in m.warnings)))
 
 

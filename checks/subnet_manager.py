@@ -170,8 +170,8 @@ def _managers(text: str, where: Subject, known: set[int]) -> Iterator[Measuremen
     yield from _lists(lists, where)
     answered = {manager.lid for managers in both.values() for manager in managers}
     for lid in sorted(known - answered) if both else ():
-        yield Measurement("master", f"no port of the node that asks knows the manager at LID {lid}", subject=where,
-                          expected=1)
+        yield Measurement("master", "unknown", subject=where, expected=1, warnings=(
+            f"no port of the node that asks knows the manager at LID {lid}",))
 
 
 def _unanswered(tool: str, name: str, bad: Mapping[str, str], where: Subject) -> Iterator[Measurement]:
@@ -180,7 +180,7 @@ def _unanswered(tool: str, name: str, bad: Mapping[str, str], where: Subject) ->
         port, why = next(iter(bad.items()))
         said = f"{tool} for {port}: {why}" + (f"; and for {len(bad) - 1} more ports" if len(bad) > 1 else "")
         silent = tool == "sminfo" and subnets.silent(why)
-        yield Measurement(name, f"does not answer: {said}" if silent else f"cannot be told: {said}", subject=where,
+        yield Measurement(name, "does not answer" if silent else "unknown", subject=where, warnings=(said,),
                           expected=subnets.MASTER if silent else 1)
 
 
@@ -189,8 +189,7 @@ def _masters(both: Mapping[str, Sequence[subnets.Manager]], lists: Mapping[str, 
     several = len({first.guid for first, _ in both.values()}) > 1
     done: set[int] = set()
     for port, (first, second) in both.items():
-        if port in lists and second.guid not in {m.guid for m in lists[port]}:
-            raise ParseError(f"the manager that answers {port}, {second.name}, is not in saquery's list")
+        _same(port, second, lists.get(port))
         if first.guid in done:
             continue
         done.add(first.guid)
@@ -201,6 +200,15 @@ def _masters(both: Mapping[str, Sequence[subnets.Manager]], lists: Mapping[str, 
         else:
             yield Measurement("activity", f"{first.name} was asked first, then {second.name} answered", subject=subject,
                               expected="goes on")
+
+
+def _same(port: str, manager: subnets.Manager, listed: Sequence[subnets.Manager] | None) -> None:
+    """Raises ParseError where the list does not have the manager as it says of itself."""
+    found = [m for m in listed or () if m.guid == manager.guid]
+    if listed is not None and not found:
+        raise ParseError(f"the manager that answers {port}, {manager.name}, is not in saquery's list")
+    if found and (found[0].lid, found[0].priority) != (manager.lid, manager.priority):
+        raise ParseError(f"sminfo says {manager}, saquery {found[0]}")
 
 
 def _lists(lists: Mapping[str, Sequence[subnets.Manager]], where: Subject) -> Iterator[Measurement]:
@@ -214,9 +222,12 @@ def _runs(text: str) -> dict[tuple[str, str], list[tuple[str, list[str]]]]:
     """(tool, port) -> of each run its status and its lines."""
     found: dict[tuple[str, str], list[tuple[str, list[str]]]] = {}
     lines = lib.own_output(text, "subnet_managers")
+    lib.no_fatal_lines(lines)
     for line in lines[lines.index("# hpcadmin subnet_managers 1") + 1:lines.index("# end subnet_managers")]:
         words = line.split()
-        if line.startswith("run: ") and len(words) == 4:
+        if line.startswith("run: "):
+            if len(words) != 4:
+                raise ParseError(f"a line is cut off: {lib.shown(line)}")
             runs = found.setdefault((words[1], words[2]), [])
             runs.append((words[3], []))
         elif found:

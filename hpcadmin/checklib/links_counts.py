@@ -57,6 +57,13 @@ def value(port: Port, name: str) -> Counted | None:
     return count
 
 
+def strange(port: Port) -> list[str]:
+    """Counters whose value is none: the text is damaged."""
+    known = {*COUNTERS, *(f"hw {name}" for name in HW_COUNTERS)}
+    return [f"{port.name}: {name.removeprefix('hw ')} is {printable(text, limit=40)!r}, which is not a count"
+            for name, text in port.counts.items() if name in known and text != _NONE and not _COUNT.match(text)]
+
+
 def without(port: Port) -> bool:
     """Whether the port has no error counter at all, and says so."""
     told = [port.counts.get(name) for name in ERRORS]
@@ -121,14 +128,14 @@ def grown(before: Port, now: Port, seconds: float, subject: Subject) -> Iterator
 
 def _grown(name: str, before: Counted | None, now: Counted | None, seconds: float, subject: Subject) -> Measurement:
     plain = name.removeprefix("hw ")
-    for count in (now, before):
-        if isinstance(count, str):
-            return Measurement(plain, f"{count}: whether it grows cannot be seen", subject=subject, expected=0)
-    if not isinstance(before, int) or not isinstance(now, int):
-        return Measurement(plain, "is not told in both readings", subject=subject, expected=0)
-    if now < before:
-        return Measurement(plain, f"fell from {before} to {now}: it was cleared in between", subject=subject,
-                           expected=0)
+    why = next((f"{plain} {count}: whether it grows cannot be seen" for count in (now, before)
+                if isinstance(count, str)), "")
+    if not why and (before is None or now is None):
+        why = f"{plain} is not told in both readings"
+    elif not isinstance(before, str) and not isinstance(now, str) and (now or 0) < (before or 0):
+        why = f"{plain} fell from {before} to {now}: it was cleared in between"
+    if why or not isinstance(before, int) or not isinstance(now, int):
+        return Measurement(plain, "unknown", subject=subject, expected=0, warnings=(why,))
     said = (f"from {before} to {now} within {seconds:.0f} s",) if now > before else ()
     return Measurement(plain, now - before, "count", subject=subject, warnings=said)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hpcadmin.check import Measurement, NodeView, PortView, Subject
 from hpcadmin.checklib.links import INFINIBAND, MOST_LID, Port
+from hpcadmin.text import printable
 
 _SPLIT = ("HDR", "NDR", "XDR")        # two lanes of these are half a port that was split on purpose
 _NO_SM = {"INIT": "no subnet manager has set it up", "ARMED": "the subnet manager has not finished with it"}
@@ -39,6 +40,14 @@ def missing(ports: Mapping[str, Port], node: NodeView, earlier: Mapping[str, Por
         found += [Measurement("device", "present", subject=Subject(where, name), expected="present",
                               warnings=("it is not in the inventory",)) for name in new]
     return found
+
+
+def changed(before: Port, now: Port, subject: Subject) -> Iterator[Measurement]:
+    """What was not the same at the first reading."""
+    said = [f"{name} was {before.told[name]}, now {now.told[name]}" for name in ("state", "phys_state", "rate")
+            if name in before.told and name in now.told and before.told[name] != now.told[name]]
+    if said:
+        yield Measurement("steady", "no", subject=subject, expected="yes", warnings=tuple(printable(s) for s in said))
 
 
 class _Place:

@@ -22,10 +22,11 @@ _FIELDS = ("LID", "GUID", "ActCount", "Priority", "SMState")
 _REPORT_STATE = re.compile(r"SM - ([A-Za-z][A-Za-z -]{2,30})\Z")
 _REPORT = re.compile(r"(?:\S{1,80} )?(?:Port=[0-9]{1,3} )?lid=(0x[0-9a-f]{1,8}) guid=(0x[0-9a-f]{1,16}) dev=\S{1,20} "
                      r"priority:([0-9]{1,3})\Z")
-_COMPLAINT = re.compile(r"(?:\S{1,60}: )?(?:ibwarn|ibpanic|iberror|sminfo|saquery)\b.{0,60}?:.{0,300}")
+_COMPLAINT = re.compile(r"(?:(?:\S{1,60}: )?(?:ibwarn|ibpanic|iberror|sminfo|saquery)\b.{0,60}?:|Query SA failed)"
+                        r".{0,300}")
 _REFUSED = ("can't open umad port", "can't open smi umad port", "permission denied", "failed to open", "no sm/sa found",
             "failed to bind to the sa", "can't read abi version")
-_SILENT = ("_do_madrpc failed", "iberror: failed: query")
+_SILENT = ("_do_madrpc failed", "iberror: failed: query", "Query SA failed")
 NO_ANSWER = "no answer within 10 s"
 MOST_PRIORITY = 15
 
@@ -96,7 +97,7 @@ def records(lines: Sequence[str]) -> list[Manager]:
             raise ParseError(f"{', '.join(missing)} of a subnet manager is not told", hint="the list is cut off")
         lid, guid, activity, priority, state = (table[name] for name in _FIELDS)
         if not all(re.fullmatch("[0-9]{1,10}", t) for t in (lid, activity, priority, state)) or not re.fullmatch(
-                "0x[0-9a-f]{1,16}", guid):
+                "0x[0-9a-f]{16}", guid):
             raise ParseError(f"a subnet manager's record has no numbers: {printable(str(table), limit=160)}")
         if int(state) >= len(_STATES):
             raise ParseError(f"the state {state} of a subnet manager is unknown")
