@@ -370,11 +370,11 @@ module() {
     bad*) printf '\\n%s\\n' "No module(s) found: $2" >&2; return 1 ;;
     old) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2 ;;
     end) exit 3 ;;
-    *) echo "Loading $2"; LOADED=${LOADED:+$LOADED:}$2; export LOADED ;;
+    *) echo "Loading $2"; LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}$2; export LOADEDMODULES ;;
     esac
 }
 """
-SAYS = 'echo "$SLURMD_NODENAME $LOADED $TREES ${SLURM_NODELIST:-} $*"'
+SAYS = 'echo "$SLURMD_NODENAME $LOADEDMODULES $TREES ${SLURM_NODELIST:-} $*"'
 
 
 def module_steps(context: Context) -> tuple[Step, ...]:
@@ -403,7 +403,8 @@ def test_modules_are_around_every_kind_of_step(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(("module", "words"), [
     ("bad/1", b"hpcadmin: module load bad/1: No module(s) found: bad/1 \n"),
-    ("old", b"hpcadmin: module load old: ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for 'old' \n"),
+    ("old", b"hpcadmin: module load old loads nothing: ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile "
+            b"for 'old' \n"),
     ("end", b"hpcadmin: the environment modules ended the shell\n"),
 ])
 def test_a_module_that_fails_is_told_in_its_own_words(tmp_path: Path, module: str, words: bytes) -> None:

@@ -181,9 +181,13 @@ with() {
         command -v module >/dev/null 2>&1 || gone "there is no command module here: neither Lmod nor Environment Modules"
         [ -z "$MODULE_PATHS" ] || module use "$MODULE_PATHS" >"$x_said" 2>&1
         while [ "$x_count" -gt 0 ]; do
+            x_before=${LOADEDMODULES-}
             module load "$1" >"$x_said" 2>&1 || gone "module load $1"
-            # Modules 3 prints what went wrong and returns 0.
-            grep -q '^[^[:space:]]*:ERROR:' "$x_said" && gone "module load $1"
+            # Modules 3 tells what went wrong and returns 0; so does Lmod when it cannot run itself.
+            case :${LOADEDMODULES-}: in
+            *:"$1":* | *:"$1"/*) ;;
+            *) [ "$x_before" != "${LOADEDMODULES-}" ] || gone "module load $1 loads nothing" ;;
+            esac
             x_count=$((x_count - 1))
             shift
         done
