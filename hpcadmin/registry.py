@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
+import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ def load_check(path: Path) -> Check:
     if spec is None or spec.loader is None:  # pragma: no cover  (only for names without .py)
         raise SiteError("is not a Python file", where=str(path))
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module         # dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as exc:  # a site's own file may raise anything at all while it is loaded

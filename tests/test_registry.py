@@ -107,6 +107,12 @@ def test_a_folder_that_others_can_write(folder: Path) -> None:
         load_checks(str(folder))
 
 
+def test_a_check_may_have_dataclasses(folder: Path) -> None:
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass Row:\n    size: int\n"
+    write(folder, "fine.py", head + GOOD.format(name="fine"))
+    assert load_checks(str(folder))["fine"].title
+
+
 def test_a_folder_that_is_none(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="cannot be read"):
         load_checks(str(tmp_path / "nothing"))
