@@ -5,7 +5,8 @@ token goes around all ranks and a sum over all ranks is compared with the known 
 clocks, over MPI, with the median of all of them.
 
 Measured: `ranks` per node (expected: tasks_per_node), `hostname` per node where the inventory knows it, `ring` and
-`sum` (expected: right), `clock_offset` per node in seconds.
+`sum` (expected: right), `clock_offset` per node in seconds; where all nodes have RDMA devices and
+MPI tells that it used sockets, its `transport` (expected: RDMA).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import median, median_low
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Reading, Role, Scope, Step, Subject
-from hpcadmin.checklib import mpi_text
+from hpcadmin.checklib import mpi_start, mpi_text
 
 HEAD = "# hpcadmin mpi_hello 1"
 FIELDS = {"node", "host", "processor", "procid", "pid", "cpus", "clock"}
@@ -27,10 +28,12 @@ def steps(context: Context) -> tuple[Step, ...]:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    reading = read(lib.require(outputs, count=1)[0].text, context)
+    text = lib.require(outputs, count=1)[0].text
+    reading = read(text, context)
     if not reading.usable:
         raise ParseError("; ".join(reading.problems[:3]))
-    return mpi_text.warned(reading.measurements, reading.problems)
+    sockets, _ = mpi_start.proof(reading.transport, text, context)      # nothing is asked to tell, and need not
+    return [*sockets, *mpi_text.warned(reading.measurements, reading.problems)]
 
 
 def read(text: str, context: Context) -> Reading:

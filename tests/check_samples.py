@@ -58,13 +58,15 @@ class Sample:
         return load_checks()[self.check].parse(self.outputs(text), self.context)
 
 
-def all_samples() -> list[Sample]:
-    return [Sample(path, json.loads(path.with_suffix(".json").read_text())) for path in sorted(SAMPLES.glob("*/*.out"))
+def all_samples(checks: str = "*") -> list[Sample]:
+    """checks: a shell pattern of names."""
+    paths = sorted(SAMPLES.glob(f"{checks}/*.out"))
+    return [Sample(path, json.loads(path.with_suffix(".json").read_text())) for path in paths
             if path.with_suffix(".json").exists()]
 
 
-def sound_samples() -> list[Sample]:
-    return [s for s in all_samples() if "error" not in s.wanted and s.wanted.get("exit_status", 0) == 0]
+def sound_samples(checks: str = "*") -> list[Sample]:
+    return [s for s in all_samples(checks) if "error" not in s.wanted and s.wanted.get("exit_status", 0) == 0]
 
 
 _DEFAULTS = {f.name: f.default for f in fields(Measurement)}

@@ -1,20 +1,17 @@
-"""Damaged answers of nvidia-smi: what is damaged never passes, a changed value gives what it says.
-
-    python tests/test_corrupt_nvidia.py        # how many of which damage got which verdict
-"""
+"""Damaged answers of nvidia-smi: what a changed value gives, and texts for people. All kinds: test_corruption.py."""
 
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 
 import pytest
-from check_samples import Sample, all_samples
+from check_samples import Sample
+from corruption_families import SMI_ERRORS as ERRORS
+from corruption_families import SMI_WORDS as WORDS
+from corruption_families import smi_sample
 
 from hpcadmin.check import Context, Output, ParseError, Status, Subject
 from hpcadmin.judge import judge
@@ -22,26 +19,11 @@ from hpcadmin.registry import load_checks
 from hpcadmin.rundata import PlannedTest, TestResult
 
 CHECK = load_checks()["nvidia_smi"]
-# Tags whose value decides nothing here: which they are is said, so that no other is left out by accident.
-# Of pending_blacklist and pending_retirement, two names of one fact, one is enough.
-FREE = re.compile(r"<(?:/|\?xml|!DOCTYPE|timestamp|cuda_version|product_|serial|"
-                  r"pci_(?:bus|device|domain|bus_id|device_id|sub_system_id)>|device_current_link_gen|max_device_link_gen|max_host_link_gen|bridge_chip|replay_|"
-                  r"tx_util|rx_util|atomic|clocks_event_reason_(?:gpu_idle|applications|sync|display|sw_power_cap)|"
-                  r"sram_(?!un)|dram_corr|retired_pagelist|pending_blacklist|pending_retirement|remapped_row_corr|power_state|memory_temp|"
-                  r"gpu_target|gpu_temp_max|average_|instant_|requested_|min_power|max_power|sm_clock|mem_clock|"
-                  r"video_clock|cliqueId|clusterUuid|row_remapper_histogram_(?:max|high|partial|low))")
-WORDS = ("[Unknown Error]", "ERR!", "nan", "inf", "-7", "1,024", "0x10", "[GPU requires reset]", "Unknown", "")
-ERRORS = (
-    "Unable to determine the device handle for GPU0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n",
-    "Unable to determine the device handle for GPU5: 0000:C3:00.0: Unknown Error\n",
-    "Failed to initialize NVML: Driver/library version mismatch\n", "Failed to initialize NVML: Unknown Error\n",
-    "No devices were found\n", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
-    "GPU access blocked by the operating system\n", "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n")
 
 
 @cache
-def sample(name: str = "ok_8_h100") -> Sample:
-    return next(s for s in all_samples() if s.check == "nvidia_smi" and s.path.stem == name)
+def sample() -> Sample:
+    return smi_sample()
 
 
 def verdict(outputs: Sequence[Output], context: Context | None = None) -> Status:
@@ -60,91 +42,8 @@ def damaged(text: str, place: int = 0) -> list[Output]:
     return outputs
 
 
-def structural_xml() -> Iterator[tuple[str, str]]:
-    lines = sample().text.rstrip("\n").splitlines(keepends=True)
-    starts = [n for n, line in enumerate(lines) if "<gpu id" in line]
-    ends = [n + 1 for n, line in enumerate(lines) if line == "\t</gpu>\n"]
-    yield from (("cut at a line", "".join(lines[:n])) for n in range(0, len(lines), 3))
-    text = "".join(lines)
-    yield from (("cut within a line", text[:n]) for n in range(1, len(text) - 2, 211))
-    for begin, end in zip(starts, ends, strict=True):
-        yield "GPU dropped", "".join(lines[:begin] + lines[end:])
-        yield "GPU doubled", "".join(lines[:end] + lines[begin:end] + lines[end:])
-    for n in range(starts[2], ends[2]):
-        if "</" in lines[n] and not FREE.match(lines[n].strip()):
-            yield "line dropped", "".join(lines[:n] + lines[n + 1:])
-            yield "line doubled", "".join(lines[:n + 1] + lines[n:])
-            tag = re.match(r"\s*<(\w+)>", lines[n])
-            assert tag
-            yield "tag renamed", "".join([*lines[:n], lines[n].replace(tag[1], f"{tag[1]}_x"), *lines[n + 1:]])
-    for word in ("<nvidia_smi_log>", "</nvidia_smi_log>", "<attached_gpus>8</attached_gpus>", "</gpu>"):
-        yield "frame removed", text.replace(word, "", 1)
-    yield "joined", text + text
-    yield "joined, one failed", text + "".join(lines[:300])
-    yield "fewer attached", text.replace("<attached_gpus>8<", "<attached_gpus>7<")
-    yield "one UUID twice", re.sub(r"<uuid>[^<]+<", "<uuid>GPU-57f85b99-b680-2046-4186-7059c7ed9971<", text)
-    yield from (("error line", e + text) for e in ERRORS)
-    yield from (("error line", text + e) for e in ERRORS)
-
-
-def words_xml() -> Iterator[tuple[str, str]]:
-    """Each value that decides, of one GPU, replaced by what is none."""
-    lines = sample().text.splitlines(keepends=True)
-    starts = [n for n, line in enumerate(lines) if "<gpu id" in line]
-    for n in range(starts[4], starts[5]):
-        found = re.match(r"(\s*<\w+>)([^<]+)(</\w+>\n)", lines[n])
-        if found and not FREE.match(lines[n].strip()) and "performance_state" not in lines[n] and \
-                (found[2] != "N/A" or "retired" not in lines[n]):
-            for word in WORDS:
-                yield f"value {word}", "".join([*lines[:n], f"{found[1]}{word}{found[3]}", *lines[n + 1:]])
-
-
-def structural_links(place: int) -> Iterator[tuple[str, str]]:
-    text = sample().outputs()[place].text
-    lines = text.splitlines(keepends=True)
-    full = [n for n, line in enumerate(lines) if line.strip()]
-    for n in full:
-        yield "cut at a line", "".join(lines[:n])
-        yield "line dropped", "".join(lines[:n] + lines[n + 1:])
-        yield "line doubled", "".join(lines[:n + 1] + lines[n:])
-    for end in range(1, len(text.rstrip()) - 1, 97):
-        yield "cut within a line", text[:end]
-    heads = [n for n in full if lines[n].startswith("GPU ")]
-    for a, b in pairwise([*heads, len(lines)]):
-        yield "GPU dropped", "".join(lines[:a] + lines[b:])
-    yield "joined", text + text
-    old, new = ("GB/s", "Gb/s") if place == 1 else ("CRC Errors: 0", "CRC: nan")
-    yield "unit changed", text.replace(old, new, 1)
-    for word in ("nan", "-1", "[Unknown Error]", "<inactive>", "N/A", "inf"):
-        yield f"value {word}", text.replace("26.562 GB/s" if place == 1 else "Errors: 0",
-                                            word if place == 1 else f"Errors: {word}", 1)
-    yield from (("error line", e + text) for e in ERRORS)
-
-
 def test_whole_passes() -> None:
     assert verdict(sample().outputs()) is Status.PASS
-
-
-@pytest.mark.deep
-def test_structural_damage_never_passes() -> None:
-    passed = [(what, n) for n, (what, text) in enumerate(structural_xml()) if verdict(damaged(text)) is Status.PASS]
-    assert not passed
-
-
-@pytest.mark.deep
-def test_values_that_are_none_never_pass() -> None:
-    passed = Counter()
-    for what, text in words_xml():
-        if verdict(damaged(text)) is Status.PASS:
-            passed[what] += 1
-    assert not passed
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("place", [1, 2])
-def test_damaged_links_never_pass(place: int) -> None:
-    passed = [what for what, text in structural_links(place) if verdict(damaged(text, place)) is Status.PASS]
-    assert not passed
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -274,18 +173,3 @@ def test_complaints_are_quoted_and_never_sound(text: str) -> None:
         assert text.rpartition(": ")[2].strip().rstrip(". ")[:30] in reading.problems[0].replace("(GPU", "")
     with pytest.raises(ParseError):
         CHECK.parse([Output(text)], Context())
-
-
-def main() -> None:
-    counts: Counter[tuple[str, str]] = Counter()
-    for what, text in [*structural_xml(), *words_xml()]:
-        counts[f"-q -x: {what}", verdict(damaged(text)).value] += 1
-    for place, name in ((1, "-s"), (2, "-e")):
-        counts.update((f"nvlink {name}: {what}", verdict(damaged(text, place)).value)
-                      for what, text in structural_links(place))
-    for (what, status), count in sorted(counts.items()):
-        sys.stdout.write(f"{what:<44} {status:<10} {count:>7}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -108,7 +108,8 @@ def test_a_folder_that_others_can_write(folder: Path) -> None:
 
 
 def test_a_check_may_have_dataclasses(folder: Path) -> None:
-    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass Row:\n    size: int\n"
+    head = ("from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "@dataclass\nclass Row:\n    size: int\n")
     write(folder, "fine.py", head + GOOD.format(name="fine"))
     assert load_checks(str(folder))["fine"].title
 

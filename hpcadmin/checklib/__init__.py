@@ -29,6 +29,8 @@ _FATAL = (
     "exited on signal", "noticed that process rank", "slurmstepd: error", "srun: error", "due to time limit",
     "stepd: *** step", "*** job", "killed by signal", "not enough slots", "unable to start one or more",
     "illegal instruction", "floating point exception", "your job will now abort", "your mpi job will now abort",
+    "segfault at ", "nvrm: xid", "fallen off the bus", "test nccl failure", "test cuda failure", ": test failure",
+    "got completion from peer",
 )
 # Words of a line that says what went wrong.
 _TELLING = ("error", "fail", "invalid", "denied", "unable", "cannot", "can't", "couldn't", "not found", "no such",
@@ -127,9 +129,11 @@ def _why(text: str) -> str:
 
 def fatal_lines(lines: Iterable[str], *, limit: int = 5, also: Sequence[str] = ()) -> list[str]:
     """Lines that say a program, a step or a node died, at most `limit`."""
-    words = (*_FATAL, *also)
-    found = []
-    for line in lines:
+    lines = list(lines)
+    whole = "\n".join(lines).lower()
+    words = [word for word in (*_FATAL, *also) if word in whole]       # of most texts none: no line is looked at
+    found: list[str] = []
+    for line in lines if words else ():
         low = line.lower()
         if any(word in low for word in words) and not any(word in low for word in _HARMLESS):
             found.append(line)

@@ -215,8 +215,12 @@ def _sizes(run: Run, rows: list[Row], of: Collective, ranks: int | None) -> Iter
     if any(b <= a for a, b in pairwise(above)) or any(sizes[:len(sizes) - len(above)]):
         yield _bad("message sizes do not rise: rows doubled or two runs mixed")
     shares = {row.size / (row.count * row.type_bytes) for row in rows if row.count}
-    right = shares in (set(), {float(ranks or 0)}) if of.shares and ranks else len(shares) <= 1 if of.shares else (
-        shares <= {1.0})
+    if not of.shares:
+        right = shares <= {1.0}
+    elif ranks:
+        right = shares <= {float(ranks)}
+    else:
+        right = len(shares) <= 1 and all(share >= 1 and share.is_integer() for share in shares)
     if not right or any((row.size == 0) != (row.count == 0) for row in rows):
         row = next((r for r in rows if r.count * r.type_bytes * (ranks or 1 if of.shares else 1) != r.size),
                    rows[0])
@@ -224,7 +228,7 @@ def _sizes(run: Run, rows: list[Row], of: Collective, ranks: int | None) -> Iter
                    f"{f' from each of {ranks} ranks' if of.shares and ranks else ''}")
     if not run.params or len(run.params) > 1:
         return
-    share = int(next(iter(shares), 1.0)) if of.shares else 1
+    share = max(1, int(next(iter(shares), 1.0))) if of.shares else 1
     yield from _missing(run, rows[0], sizes, share)
 
 

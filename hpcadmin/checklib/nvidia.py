@@ -112,7 +112,10 @@ def read(text: str) -> Answer:
 
 
 def _text(element: Element, path: str) -> str:
-    value = (element.findtext(path) or "").strip()
+    found = element.findall(path)
+    if len(found) > 1:
+        raise ParseError(f"the answer has {path} twice", hint="two answers mixed")
+    value = (found[0].text or "").strip() if found else ""
     if not value:
         raise ParseError(f"the answer has no {path}")
     return printable(value, limit=200)

@@ -215,7 +215,7 @@ def _row(line: str, table: Table) -> None:
     size, verdict = None, ""
     for name, word in zip(columns, words, strict=True):
         if name in ("size", "iterations", "transmitted"):
-            good = _WHOLE.match(word) is not None
+            good = _WHOLE.match(word) is not None and (name == "size" or int(word) > 0)
             size = int(word) if good and name == "size" else size
         elif name == "validation":
             good, verdict = word in ("Pass", "Fail"), word
