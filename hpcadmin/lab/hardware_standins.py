@@ -12,7 +12,7 @@ from pathlib import Path
 from hpcadmin.errors import LabError
 
 SOURCES = Path(__file__).resolve().parent / "standins"
-SCRIPTS = ("nvidia-smi", "ibstat")
+SCRIPTS = ("nvidia-smi", "ibstat", "sminfo", "saquery")
 # Name -> source, compiler, options. perftest.c knows by its name which program it is.
 PROGRAMS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "all_reduce_perf": ("all_reduce_perf.c", "mpicc", ()),
