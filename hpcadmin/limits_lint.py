@@ -236,6 +236,7 @@ def _against_known(entries: Sequence[Entry], known: Sequence[Known]) -> Iterator
 def _same_thing(limit: Limit, known: Known) -> bool:
     return (limit.size_bytes == known.size_bytes and limit.ranks in (None, known.ranks)
             and limit.nodes in (None, known.nodes) and overlap(limit.hardware, known.hardware)
+            and (bool(known.hardware) or not limit.hardware)
             and limit.direction in (Direction.NONE, known.direction)
             and (not limit.transport or known.transport.casefold().startswith(limit.transport.casefold())))
 

@@ -239,3 +239,29 @@ def test_what_to_expect(capsys: pytest.CaptureFixture[str]) -> None:
     assert "399.6" in capsys.readouterr().out
     assert run(["limits", "show", "a100", "host_device_copy"]) == 0
     assert "26.3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("hardware", "check", "words", "not_words"), [
+    ("l40s", "nccl_allreduce", ["nothing is known of nccl_allreduce on 'l40s'", "NVIDIA L40S: 31.504 GB/s at most"], []),
+    ("xdr", "ib_write_bw", ["nothing is known", "800 Gb/sec (4X XDR): 800 Gb/s at most"], ["EFA"]),
+    ("efa", "osu_latency", ["18.27", "EFA"], ["InfiniBand"]),
+    ("roce 400", "ib_write_bw", ["384"], ["4X NDR"]),
+    ("ib", "ib_write_bw", ["4X EDR", "4X NDR"], ["400 Gb/sec*"]),
+    ("pcie 5", "host_device_copy", ["H100", "MI300X"], ["A100", "V100"]),
+    ("pcie 3", "host_device_copy", ["V100"], ["A100"]),
+    ("gb200", "nccl_allreduce", ["681.2", "72 ranks"], ["H100"]),
+])
+def test_what_to_expect_as_people_ask(hardware: str, check: str, words: list[str], not_words: list[str],
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["limits", "show", hardware, check]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in words), text
+    assert not any(word in text for word in not_words), text
+
+
+def test_hardware_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["limits", "show", "h9000", "nccl_allreduce"]) == 2
+    assert "no limit for nccl_allreduce on 'h9000'" in capsys.readouterr().err
+    assert run(["limits", "show", "l40s", "nccl_allreduce", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["expect"], answer["ceilings"]["NVIDIA L40S"]["most"]) == ([], 31.504)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -13,21 +14,65 @@ from tabulate import tabulate
 from hpcadmin import ceilings
 from hpcadmin.catalogue import MEASURED, Known
 from hpcadmin.check import Direction, Limit
-from hpcadmin.limits_lint import overlap
+from hpcadmin.limits_lint import measures, overlap
 from hpcadmin.records import dumps, to_plain
 from hpcadmin.text import byte_size, number, printable
 
 _BAR = 20
+TRANSPORTS = ("EFA", "RoCE", "Slingshot", "IB", "TCP")
 
 
-def is_for(pattern: str, hardware: str) -> bool:
+@dataclass(frozen=True)
+class Asked:
+    """Hardware as people say it: "h100", "ndr", "roce 400", "efa", "pcie 4"."""
+
+    words: str                     # without the transport
+    transport: str = ""            # how it must begin
+    names: frozenset[str] = frozenset()        # of models and ports that the words mean, lower case
+
+    @property
+    def known(self) -> bool:
+        """Whether it means any hardware that this program knows of."""
+        return bool(self.names or self.transport)
+
+
+def asked(hardware: str) -> Asked:
+    words = hardware.casefold().split()
+    transport = next((t for t in TRANSPORTS if t.casefold() in words), "IB" if "infiniband" in words else "")
+    rest = " ".join(w for w in words if w not in (transport.casefold(), "infiniband"))
+    pcie = re.fullmatch(r"(?:pcie|gen|pcie ?gen)? ?([3-6])(?:\.0)?(?: ?x16)?", rest)
+    rate = re.fullmatch(r"([0-9]{2,4}) ?(?:g|gb|gbps|gbit|gb/s|gb/sec)?", rest)
+    if pcie and rest[0] in "pg":
+        names = [g.name for g in ceilings.GPUS if g.pcie == int(pcie[1]) and not g.host]
+    elif rate:
+        names = [n for n in ceilings.RATES if n.startswith(f"{rate[1]} ")]
+    else:
+        word = re.compile(rf"(?<![a-z0-9]){re.escape(rest)}") if rest else re.compile(r"(?!)")
+        names = [n for n in (*(g.name for g in ceilings.GPUS), *ceilings.RATES) if word.search(n.casefold())]
+    if transport == "RoCE":
+        names = [n for n in names if "(4X" not in n]
+    return Asked(rest, transport, frozenset(n.casefold() for n in names))
+
+
+def is_for(record: Limit | Known, hardware: Asked) -> bool:
     """As a full name matches, and also as people say it: "h100" is for "*H100 80GB HBM3*", "ndr" for any NDR port."""
-    if not pattern or fnmatch.fnmatchcase(hardware.casefold(), pattern.casefold()):
+    pattern, transport = record.hardware.casefold(), record.transport.casefold()
+    if hardware.transport and transport and not transport.startswith(hardware.transport.casefold()):
+        return False
+    if hardware.transport and not transport and not pattern:
+        return False
+    infiniband = "(4x" in pattern
+    if "gb/sec" in pattern and hardware.transport == ("RoCE" if infiniband else "IB"):
+        return False
+    if not hardware.words:                             # a transport alone
+        if transport:
+            return transport.startswith(hardware.transport.casefold())
+        return hardware.transport in ("RoCE", "IB") and "gb/sec" in pattern
+    if not pattern:
+        return not transport or bool(hardware.transport)
+    if fnmatch.fnmatchcase(hardware.words, pattern) or any(fnmatch.fnmatchcase(n, pattern) for n in hardware.names):
         return True
-    word = re.compile(rf"(?<![a-z0-9]){re.escape(hardware.casefold())}")
-    names = [n.casefold() for n in (*(g.name for g in ceilings.GPUS), *ceilings.RATES)]
-    said = [n for n in names if word.search(n)]        # a word or how it begins: "ndr", "mi300"
-    return bool(word.search(pattern.casefold())) or any(fnmatch.fnmatchcase(n, pattern.casefold()) for n in said)
+    return bool(re.search(rf"(?<![a-z0-9]){re.escape(hardware.words)}", pattern))
 
 
 def print_expected(limits: Sequence[Limit], figures: Sequence[Known], as_json: bool) -> None:
@@ -45,6 +90,34 @@ def print_expected(limits: Sequence[Limit], figures: Sequence[Known], as_json: b
     click.echo("Sources")
     for line in dict.fromkeys([*map(_limit_source, limits), *map(_figure_source, figures)]):
         click.echo(f"  {line}")
+
+
+def print_nothing(hardware: str, check: str, meant: Asked, as_json: bool) -> None:
+    """The catalogue has nothing: that, and what the links allow."""
+    tops: dict[str, dict[str, Any]] = {}
+    for name in (*(g.name for g in ceilings.GPUS), *ceilings.RATES):
+        found = _link_allows(check, name) if name.casefold() in meant.names else None
+        if found:
+            tops[name] = {"most": round(found[0].value, 3), "unit": found[1], "why": found[0].why}
+    text = (f"nothing is known of {check} on {hardware!r}: the catalogue has no limit for it, and no published figure. "
+            "A run judges it by a limit derived from the ports and links that it finds (docs/judging.md) and by peers.")
+    if as_json:
+        click.echo(dumps({"expect": [], "limits": [], "known": [], "note": text, "ceilings": tops}, indent=1))
+        return
+    click.echo(printable(text, limit=600))
+    for name, top in tops.items():
+        click.echo(printable(f"  {name}: {top['most']:g} {top['unit']} at most ({top['why']})", limit=300))
+
+
+def _link_allows(check: str, name: str) -> tuple[ceilings.Ceiling, str] | None:
+    """By a port, or within a node; None where the one has nothing to do with the other."""
+    names = measures(check) or {}
+    found = "busbw" if "busbw" in names else "bandwidth"
+    if found not in names or check.endswith(("latency", "lat")) or ("Gb/sec" in name) is (found == "busbw"):
+        return None
+    unit = names[found][0]
+    top = ceilings.ceiling(check, found, unit, name, nodes=1, both=check == "osu_bibw")
+    return (top, unit) if top else None
 
 
 def expected(limits: Sequence[Limit], figures: Sequence[Known]) -> list[dict[str, Any]]:

@@ -35,13 +35,15 @@ def list_limits(obj: dict[str, Any], as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def show(obj: dict[str, Any], hardware: str, check: str, as_json: bool) -> int:
-    """What to expect of HARDWARE (a GPU model, a port's rate, or a part of one: h100) in CHECK.
+    """What to expect of HARDWARE in CHECK: a GPU model, a port's rate or a part of one, a transport, a PCIe generation
+    (h100, ndr, "roce 400", efa, "pcie 4").
 
     By message size: what was measured elsewhere, what the limit is, and what the links allow at most; then the
-    sources. There are figures also of host_device_copy and peer_copy, which no check measures.
+    sources. There are figures also of host_device_copy and peer_copy, which no check measures. Where nobody published
+    anything it says so, and what the links allow.
     """
     from hpcadmin.catalogue import load_known
-    from hpcadmin.cli._limits_show import is_for, print_expected
+    from hpcadmin.cli._limits_show import asked, is_for, print_expected, print_nothing
     from hpcadmin.errors import UsageError
     from hpcadmin.registry import load_checks
     from hpcadmin.site import load_site
@@ -49,11 +51,15 @@ def show(obj: dict[str, Any], hardware: str, check: str, as_json: bool) -> int:
     known = {*load_checks(load_site(obj["site"]).checks_dir), *(k.check for k in figures)}
     if check not in known:
         raise UsageError(f"unknown check {check!r}", hint=f"known checks: {', '.join(sorted(known))}")
-    limits = [x for x in _load(obj) if x.check == check and not x.simulated and is_for(x.hardware, hardware)]
-    figures = tuple(k for k in figures if k.check == check and is_for(k.hardware, hardware))
-    if not limits and not figures:
+    meant = asked(hardware)
+    limits = [x for x in _load(obj) if x.check == check and not x.simulated and is_for(x, meant)]
+    figures = tuple(k for k in figures if k.check == check and is_for(k, meant))
+    if limits or figures:
+        print_expected(limits, figures, as_json)
+    elif meant.known:
+        print_nothing(hardware, check, meant, as_json)
+    else:
         raise UsageError(f"no limit for {check} on {hardware!r}", hint=f"hpcadmin limits list | grep {check}")
-    print_expected(limits, figures, as_json)
     return 0
 
 
