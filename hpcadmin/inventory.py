@@ -121,7 +121,8 @@ def _port(nic: Nic, places: Mapping[str, tuple[int, Near]], numa: Mapping[int, t
     rail, near = places.get(nic.name, (None, Near(nic.name, "", ())))
     return PortView(
         nic.rdma, 1 if nic.port is None else nic.port, nic.link_layer, nic.rate_gbps, nic.state, nic.netdev, nic.pci,
-        nic.numa, numa.get(nic.numa, ()) if nic.numa is not None else (), rail, near.gpus[0] if near.gpus else None)
+        nic.numa, numa.get(nic.numa, ()) if nic.numa is not None else (), rail, near.gpus[0] if near.gpus else None,
+        nic.gid_index)
 
 
 def save(path: Path, inventory: Inventory) -> None:

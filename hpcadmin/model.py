@@ -143,6 +143,7 @@ class Nic:
     pcie_gen_max: int | None = None
     pcie_width_max: int | None = None
     gpu_relations: tuple[str, ...] = ()  # topo -m labels (PIX, NODE, …) to each of Node.gpus; (): not told
+    gid_index: int | None = None     # RoCE: of the first GID of version 2 that holds an IPv4 address
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,28 @@ def test_join_of_ports_interfaces_and_the_bus() -> None:
     assert (function.virtual, function.pf, function.rate_gbps, function.port_guid) == (True, "0000:18:00.0", None, "")
     assert (nics["bond0"].bonded, nics["ens1f0"].bond, nics["ens1f0"].vfs) == (("ens1f0", "ens1f1"), "bond0", 2)
     assert {name for name, nic in nics.items() if not nic.virtual} == {"mlx5_0", "ens1f0", "ens1f1"}
+
+
+GIDS = {0: ("IB/RoCE v1", "fe80:0000:0000:0000:0000:0000:0000:0001"),
+        1: ("RoCE v2", "fe80:0000:0000:0000:0000:0000:0000:0001"),
+        2: ("IB/RoCE v1", "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+        3: ("RoCE v2", "0000:0000:0000:0000:0000:ffff:0a00:0001")}
+
+
+@pytest.mark.parametrize(("layer", "gids", "wanted"), [
+    ("Ethernet", 4, 3), ("Ethernet", 3, None), ("InfiniBand", 4, None)])
+def test_the_gid_that_programs_must_take_on_roce(tmp_path: Path, layer: str, gids: int, wanted: "int | None") -> None:
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    for name in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
+        (port / name).mkdir(parents=True)
+    (port / "link_layer").write_text(f"{layer}\n")
+    for number, (kind, gid) in list(GIDS.items())[:gids]:
+        (port / "gids" / str(number)).write_text(f"{gid}\n")
+        (port / "gid_attrs" / "types" / str(number)).write_text(f"{kind}\n")
+    script = f"f() {{\n{sysfs.COMMAND.replace('/sys/class/infiniband', str(tmp_path))}\n}}\nf"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert sysfs.parse(done.stdout)[0].ports[0].gid_index == wanted
+    assert _nic.join(sysfs.parse(done.stdout), (), (), ())[0].gid_index == wanted
 
 
 # --- any text -------------------------------------------------------------------------------------------------------

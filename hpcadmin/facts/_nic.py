@@ -69,7 +69,7 @@ def _port(device: RdmaDevice, port: Port, interface: Interface | None) -> Nic:
         firmware=device.firmware, psid=device.psid, model=device.hca_type, mac=interface.mac if interface else "",
         driver=device.driver, pci=device.pci, numa=device.numa, virtual=device.virtual or device.vf,
         port_guid=port.port_guid, sm_lid=port.sm_lid, active_mtu=port.active_mtu, description=device.node_desc,
-        vfs=device.vfs, pf=device.pf, bond=interface.bond if interface else "",
+        vfs=device.vfs, pf=device.pf, gid_index=port.gid_index, bond=interface.bond if interface else "",
         bonded=interface.bonded if interface else (),
     )
 

@@ -30,7 +30,7 @@ for d in $I/*; do
     "${d##*/}" "$f" "$b" "$h" "$g" "$a" "$p" "$D" "$x" "$V" "$e"
   for q in $d/ports/*; do
     [ -d "$q" ] || continue
-    s=; y=; r=; l=; k=; n=; m=; i=
+    s=; y=; r=; l=; k=; n=; m=; i=; v=
     { read -r s <$q/state; } 2>/dev/null
     { read -r y <$q/phys_state; } 2>/dev/null
     { read -r r <$q/rate; } 2>/dev/null
@@ -39,8 +39,17 @@ for d in $I/*; do
     { read -r n <$q/gid_attrs/ndevs/0; } 2>/dev/null
     { read -r m <$q/sm_lid; } 2>/dev/null
     { read -r i <$q/gids/0; } 2>/dev/null
-    printf 'port=%s\tstate=%s\tphys=%s\trate=%s\tlid=%s\tlayer=%s\tnetdev=%s\tsmlid=%s\tgid=%s\n' \
-      "${q##*/}" "$s" "$y" "$r" "$l" "$k" "$n" "$m" "$i"
+    # RoCE: the first GID of version 2 that holds an IPv4 address; entries without a type cannot be read
+    c=0
+    while [ "$k" = Ethernet ] && [ -z "$v" ] && [ $c -lt 32 ]; do
+      t=; w=
+      { read -r t <$q/gid_attrs/types/$c; } 2>/dev/null
+      [ "$t" = 'RoCE v2' ] && { read -r w <$q/gids/$c; } 2>/dev/null
+      case $w in 0000:0000:0000:0000:0000:ffff:*) v=$c ;; esac
+      c=$((c + 1))
+    done
+    printf 'port=%s\tstate=%s\tphys=%s\trate=%s\tlid=%s\tlayer=%s\tnetdev=%s\tsmlid=%s\tgid=%s\tgidv2=%s\n' \
+      "${q##*/}" "$s" "$y" "$r" "$l" "$k" "$n" "$m" "$i" "$v"
   done
   for n in $d/device/net/*; do [ -d "$n" ] && printf 'net=%s\n' "${n##*/}"; done
 done
@@ -64,6 +73,7 @@ class Port:
     gid: str = ""                    # the default one
     port_guid: str = ""
     active_mtu: int | None = None
+    gid_index: int | None = None     # RoCE: of the first GID of version 2 that holds an IPv4 address
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,7 @@ def _port(values: dict[str, str], line: str) -> Port:
         lid=hexadecimal(values.get("lid", "")), sm_lid=hexadecimal(values.get("smlid", "")), link_layer=layer,
         netdev=clean(values.get("netdev", ""), 64), gid=gid,
         port_guid=bare_guid(gid[20:]) if layer == "InfiniBand" and len(gid) == 39 else "",
+        gid_index=maybe_integer(values.get("gidv2")),
     )
 
 

@@ -207,6 +207,7 @@ _NIC: dict[str, Rule] = {
     "mtu": _nic("of the interface", net=True), "guid": _nic("the node GUID of the device", _device(), _CA),
     "lid": _nic("of the port, hexadecimal in /sys", _P, _IBSTAT),
     "sm_lid": _nic("of the port, hexadecimal in /sys", _P, _IBSTAT),
+    "gid_index": _nic("RoCE: the first GID of version 2 that holds an IPv4 address", _P),
     "port_guid": _nic("the last half of the port's first GID", _P, _IBSTAT),
     "active_mtu": _nic("of the port", _P, _IBSTAT), "firmware": _nic("of the device", _device(), _CA),
     "psid": _nic("the board's ID", _device()), "model": _nic("the device's type", _device(), _CA),
