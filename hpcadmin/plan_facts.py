@@ -13,9 +13,10 @@ from hpcadmin.rundata import ToolFound
 from hpcadmin.site import Site
 from hpcadmin.tools import by_node
 
-HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "infiniband": "InfiniBand port",
+HARDWARE = {"gpu": "GPU", "rdma": "RDMA device", "infiniband": "InfiniBand port", "roce": "RoCE port",
             "topology": "switch or block in Slurm's topology"}
-ON_NODES = ("gpu", "rdma", "infiniband")
+ON_NODES = ("gpu", "rdma", "infiniband", "roce")
+_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _has(word: str, node: Node | None) -> bool | None:
     if node is None:
         return None
     there = bool(node.gpus) if word == "gpu" else any(
-        nic.rdma and (word == "rdma" or nic.link_layer == "InfiniBand") for nic in node.nics)
+        nic.rdma and (word == "rdma" or nic.link_layer == _LAYERS[word]) for nic in node.nics)
     unknown = ("gpus",) if word == "gpu" else ("rdma", "nics")
     return True if there else None if any(part in node.unknown for part in unknown) else False
 
