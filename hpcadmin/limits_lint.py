@@ -49,7 +49,9 @@ MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
     "node_ready": {"clock_offset": ("s",), "shared_free": ("MiB",), "tmp_free": ("MiB",), "uptime": ("s",)},
     "host_device_copy": {"to_device": ("GB/s",), "to_host": ("GB/s",), "bandwidth": ("GB/s",)},
     "peer_copy": {"bandwidth": ("GB/s",)},
-    "ethernet": {"bandwidth": ("Gb/s",), "loss": ("%",), "jitter": ("ms",), "retransmits": ("segments",)},
+    "ethernet": {"bandwidth": ("Gb/s",), "loss": ("%",), "jitter": ("ms",), "retransmits": ("segments",),
+                 "duration": ("s",), **dict.fromkeys(("sent_rate", "received_rate"), ("Mb/s",)),
+                 **dict.fromkeys(("rtt_min", "rtt_avg", "rtt_max", "rtt_mdev"), ("ms",))},
     "roce_config": {},
     "gpu_binding": {}, "leaf_allocation": {},        # what they tell is equal to what is expected, or not
 }

@@ -242,7 +242,7 @@ def test_what_to_expect(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("hardware", "check", "words", "not_words"), [
-    ("l40s", "nccl_allreduce", ["nothing is known of nccl_allreduce on 'l40s'", "NVIDIA L40S: 31.504 GB/s at most"], []),
+    ("l40s", "nccl_allreduce", ["nothing is known of nccl_allreduce", "NVIDIA L40S: 31.504 GB/s at most"], []),
     ("xdr", "ib_write_bw", ["nothing is known", "800 Gb/sec (4X XDR): 800 Gb/s at most"], ["EFA"]),
     ("efa", "osu_latency", ["18.27", "EFA"], ["InfiniBand"]),
     ("roce 400", "ib_write_bw", ["384"], ["4X NDR"]),
