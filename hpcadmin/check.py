@@ -212,7 +212,6 @@ class NodeView:
     ports: tuple[PortView, ...] = ()    # of the RDMA devices, in their order
     gpu_numa: tuple[int | None, ...] = ()   # NUMA node by GPU index; (): not known of any
     simulated: str = ""                 # name of the hardware profile; "" on a real node
-    accepted: bool = False              # somebody accepted this; False: it was only seen, just before the tests
 
 
 @dataclass(frozen=True)
@@ -400,9 +399,9 @@ class Verdict:
 class Check:
     """The declaration of a check.
 
-    needs: hardware ("gpu", "rdma") and tools (names looked up on the nodes, or programs of ours in checks/src,
-    which are built on the cluster); uses: tools that are looked for and that it can do without. probe: argv that
-    prints the tool's version. steps raises nothing; parse raises ParseError when the outputs are not complete and
+    needs: hardware ("gpu", "rdma", "infiniband", "roce") and tools (names looked up on the nodes, or programs of
+    ours in checks/src, which are built on the cluster); uses: tools that are looked for and that it can do without.
+    probe: argv that prints the tool's version. steps raises nothing; parse raises ParseError when the outputs are not complete and
     sound.
 
     layouts: what its tests can be over, the first of them unless a suite says otherwise; () for what its scope says.

@@ -232,8 +232,8 @@ def test_facts_what_must_be_there_is_what_was_accepted() -> None:
     assert facts.views["n1"].gpus == 2
     assert facts.has == {"gpu": {"n1": True, "n2": None, "n3": None}, "rdma": {"n1": True, "n2": False, "n3": None},
                          "infiniband": {"n1": False, "n2": False, "n3": None},
+                         "roce": {"n1": False, "n2": False, "n3": None},
                          "topology": {"n1": None, "n2": None, "n3": None}}
-    assert facts.views["n1"].accepted and not facts.views["n3"].accepted
     assert facts.expected["gpu"] == dict.fromkeys(("n1", "n2"), "the accepted inventory")
     assert facts.expected["rdma"]["n3"] == "site.toml [nodes.ib]"
     assert facts.tools["n1"] == {"t": "/t", "u": "/opt/u"}
