@@ -126,7 +126,7 @@ def test_suites() -> None:
     assert [e.names for e in load_suite("smoke", Site()).entries] == [("node_ready",), ("nvidia_smi",), ("mpi_hello",)]
     network = load_suite("network", Site())
     assert [e.names for e in network.entries] == [
-        ("mpi_hello",), ("ib_write_bw",), ("ib_write_lat",), ("osu_latency", "mpi_pingpong"),
+        ("ib_links",), ("mpi_hello",), ("ib_write_bw",), ("ib_write_lat",), ("osu_latency", "mpi_pingpong"),
         ("osu_bw", "mpi_pingpong"), ("nccl_allreduce",)]
     assert network.pairs == 8 and network.title
     full = load_suite("network-full", Site())
