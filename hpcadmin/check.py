@@ -401,8 +401,8 @@ class Check:
 
     needs: hardware ("gpu", "rdma", "infiniband", "roce") and tools (names looked up on the nodes, or programs of
     ours in checks/src, which are built on the cluster); uses: tools that are looked for and that it can do without.
-    probe: argv that prints the tool's version. steps raises nothing; parse raises ParseError when the outputs are not complete and
-    sound.
+    probe: argv that prints the tool's version. steps raises nothing; parse raises ParseError when the outputs are not
+    complete and sound.
 
     layouts: what its tests can be over, the first of them unless a suite says otherwise; () for what its scope says.
 
