@@ -203,7 +203,10 @@ class _Layout:
 def context_of(check: Check, facts: Facts, test: PlannedTest) -> Context:
     """What the check is given for this test, to say its steps and to read their outputs."""
     nodes = test.subject.nodes
-    looked_for = [t for t in (*check.needs, *check.uses) if t not in HARDWARE]
+    looked_for = [t for t in check.needs if t not in HARDWARE]
+    # Within a container of pyxis there is nothing of the node.
+    boxed = facts.pyxis and any(facts.site.tool(t).container for t in looked_for)
+    looked_for += () if boxed else check.uses
     tools = {n: {**{p: facts.programs[p] for p in check.builds if p in facts.programs},
                  **{t: facts.tools.get(n, {}).get(t, "") for t in looked_for}} for n in nodes}
     number = int("".join(c for c in test.id if c in "0123456789") or "0")
