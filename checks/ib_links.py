@@ -4,11 +4,11 @@ On each node /sys/class/infiniband is read, twice, a second apart (parameter `se
 needed. Where the suite puts the nodes under load, that is done once before everything else and once after it, and the
 last reading is compared with the very first one: so the load lies in between. Measured, of each port ("mlx5_0/1"; what
 is good on all ports of a node is told once):
-- `state` (ACTIVE) and `physical_state` (LinkUp). A port that is down is a failure where the accepted inventory has it
-  ACTIVE; without one, where most ports of its kind (the same card and link layer) are up, where it is InfiniBand and
-  none of its kind is up, or where no port is. Any other port that is down is a warning;
+- `state` (ACTIVE) and `physical_state` (LinkUp). A port that is down is a failure where the inventory has it ACTIVE,
+  where most ports of its kind (the same card and link layer) are up, where it is InfiniBand and none of its kind is
+  up, or where no port is. Any other port that is down is a warning;
 - `device`: one of the inventory, or of the first reading, that is gone (expected: present); a new one is a warning;
-- `link_layer`, as in the inventory; `rate` (Gb/s), as in the accepted inventory, else as most ports of its kind;
+- `link_layer`, as in the inventory; `rate` (Gb/s), at least as in the inventory and as most ports of its kind;
   `width` (4X; InfiniBand only; 2X only where all ports of the kind are so, as of ports that were split: a warning);
 - `lid` and `sm_lid` of InfiniBand ports (assigned);
 - `steady`: told, and a failure, of a port whose state or rate was another one at the first reading;

@@ -61,7 +61,7 @@ def gather(nodes: Sequence[str], seen: Inventory | None, accepted: Inventory | N
     paths = {name: tool.path for name, tool in site.tools.items() if tool.path}     # until a look has told
     found = by_node(tools)
     return Facts(
-        views={n: _view(n, ordered[n], last[n], accepted=_find(accepted, n) is not None) for n in nodes},
+        views={n: _view(n, ordered[n], last[n]) for n in nodes},
         has={**{word: {n: _has(word, last[n]) for n in nodes} for word in ON_NODES},
              "topology": dict.fromkeys(nodes, topology)},
         expected=_expected(nodes, accepted, site),
@@ -76,10 +76,10 @@ def _find(inventory: Inventory | None, name: str) -> Node | None:
     return inventory.node(name) if inventory else None
 
 
-def _view(name: str, ordered: Node | None, last: Node | None, *, accepted: bool) -> NodeView:
+def _view(name: str, ordered: Node | None, last: Node | None) -> NodeView:
     if ordered is None or last is None:
         return NodeView(name)
-    return replace(node_view(ordered), simulated=last.simulated or ordered.simulated, accepted=accepted)
+    return replace(node_view(ordered), simulated=last.simulated or ordered.simulated)
 
 
 def _has(word: str, node: Node | None) -> bool | None:

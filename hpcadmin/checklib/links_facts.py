@@ -20,7 +20,7 @@ def facts(ports: Mapping[str, Port], node: NodeView) -> list[Measurement]:
     every = [port for port in ports.values() if port.told]
     found: list[Measurement] = []
     for port in every:
-        one = _Place(port, every, known.get(port.name), accepted=node.accepted)
+        one = _Place(port, every, known.get(port.name))
         subject = Subject((node.name,) if node.name else (), port.name)
         found += [replace(m, subject=subject) for m in one.facts()]
     return found
@@ -51,11 +51,14 @@ def changed(before: Port, now: Port, subject: Subject) -> Iterator[Measurement]:
 
 
 class _Place:
-    """One port among those of its node. view: as the inventory has it; accepted: somebody has agreed to that."""
+    """One port among those of its node. view: as the inventory has it.
 
-    def __init__(self, port: Port, every: Sequence[Port], view: PortView | None, *, accepted: bool) -> None:
+    An inventory may have been made when something was broken already: that it has a port down or slow excuses nothing
+    where the ports beside it do better.
+    """
+
+    def __init__(self, port: Port, every: Sequence[Port], view: PortView | None) -> None:
         self.port, self.every, self.view = port, every, view
-        self.accepted = accepted and view is not None
         self.alike = [other for other in every if other.kind == port.kind]
 
     def facts(self) -> Iterator[Measurement]:
@@ -80,13 +83,13 @@ class _Place:
         told = f"its link is {link}" if link else "it is down"
         if why:
             return Measurement("state", state, expected="ACTIVE", warnings=(f"{told}; {why}",))
-        agreed = "it was so when the inventory was accepted" if self.accepted else "nothing says that it should be up"
-        return Measurement("state", state, expected=state, warnings=(f"{self.port.name} is {state}: {told}; {agreed}",))
+        return Measurement("state", state, expected=state, warnings=(
+            f"{self.port.name} is {state}: {told}; nothing says that it should be up",))
 
     def _wanted(self) -> str:
         """Why a port that is down should be up, "" where nothing says so."""
-        if self.accepted and self.view and self.view.state:
-            return "it was ACTIVE when the inventory was accepted" if self.view.state == "ACTIVE" else ""
+        if self.view and self.view.state == "ACTIVE":
+            return "the inventory has it ACTIVE"
         up = sum(other.active for other in self.alike)
         if 2 * up > len(self.alike):
             return f"{up} of {len(self.alike)} ports of its kind are up"
@@ -98,22 +101,19 @@ class _Place:
         return ""
 
     def _rate(self) -> Measurement:
-        """Against the inventory that was accepted; without one, against the ports of the same kind beside it."""
+        """Against the inventory, and against the ports of the same kind beside it."""
         rate = self.port.rate.gbps
         rates = Counter(other.rate.gbps for other in self.alike if other.active)
         fastest = max(rates)
-        said, expected = [], None
+        known = self.view.rate_gbps if self.view and self.view.rate_gbps else None
+        expected = max(known, rate) if known else rate if len(self.alike) > 1 else None
+        said = []
         if rate < fastest:
             said.append(f"{rates[fastest]} of {sum(rates.values())} ports of its kind run at {fastest:g}")
-        if self.accepted and self.view and self.view.rate_gbps:
-            expected = self.view.rate_gbps
-            if rate > expected:
-                said, expected = [*said, f"faster than in the inventory ({expected:g})"], rate
-        elif rate < fastest:
-            expected = fastest if 2 * rates[fastest] > sum(rates.values()) else rate
-        elif len(self.alike) > 1 or (self.view and self.view.rate_gbps):
-            view = self.view.rate_gbps if self.view and self.view.rate_gbps else rate
-            expected = max(view, rate)
+            if 2 * rates[fastest] > sum(rates.values()):
+                expected = max(expected or 0.0, fastest)
+        if known and rate > known:
+            said.append(f"faster than in the inventory ({known:g})")
         return Measurement("rate", _plain(rate), "Gb/s", expected=None if expected is None else _plain(expected),
                            warnings=tuple(said))
 
@@ -126,10 +126,9 @@ class _Place:
         said = []
         if rate.lanes < 4:
             same = all(other.rate.lanes == rate.lanes for other in self.alike if other.active)
-            split = rate.lanes == 2 and rate.speed in _SPLIT and same
-            if split or (self.accepted and self.view and self.view.rate_gbps == rate.gbps):
+            if rate.lanes == 2 and rate.speed in _SPLIT and same:
                 right = f"{rate.lanes}X"
-                said.append(f"{rate.lanes} of 4 lanes" + (", as of a port that was split" if split else ""))
+                said.append(f"{rate.lanes} of 4 lanes, as of a port that was split")
         yield Measurement("width", f"{rate.lanes}X", expected=right, warnings=tuple(said))
 
     def _lids(self) -> Iterator[Measurement]:
