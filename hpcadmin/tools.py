@@ -238,7 +238,7 @@ def told_before(asks: Iterable[Ask], nodes: Sequence[str], known: Iterable[ToolF
         for node in nodes:
             one = table.get(node, {}).get(ask.tool)
             if one is None or one.asked != ask.key:
-                one = ToolFound(ask.tool, (), way=way_of(ask), problem="has not been looked for yet")
+                one = ToolFound(ask.tool, (), way=way_of(ask), problem=f"has not been looked for yet ({way_of(ask)})")
             found.append(replace(one, nodes=(node,)))
     return list(fold_found(found))
 
@@ -294,15 +294,14 @@ def notes_of(found: Sequence[ToolFound]) -> tuple[str, ...]:
     lines: dict[tuple[str, str], list[str]] = {}
     for one in found:
         if not one.problem:
-            number = ".".join(map(str, numbers_of(one.version))) or "of unknown version"
-            lines.setdefault((number, one.way), []).append(one.tool)
+            lines.setdefault((_short(one.version), one.way), []).append(one.tool)
     return tuple(f"{', '.join(dict.fromkeys(tools))} {number} ({way})" for (number, way), tools in lines.items())
 
 
 def with_tools(plan: Plan, found: Sequence[ToolFound], checks: Iterable[Check]) -> Plan:
     """The plan with what was found of the tools that its checks need: where they come from, and who differs."""
     used = {tool: check.name for check in checks for tool in (*check.uses, *check.needs)}
-    mine = tuple(one for one in found if one.tool in used)
+    mine = fold_found(replace(one, stamp="", asked="") for one in found if one.tool in used)
     notes = tuple(f"tools: {note}" for note in notes_of(mine))
     return replace(plan, tools=mine, notes=(*plan.notes, *notes), verdicts=(*plan.verdicts, *mixed(mine, used)))
 
@@ -328,4 +327,5 @@ def mixed(found: Sequence[ToolFound], used: Mapping[str, str]) -> list[Verdict]:
 
 
 def _short(version: str) -> str:
-    return ".".join(map(str, numbers_of(version))) or (version and repr(version)) or "of unknown version"
+    number = _NUMBERS.search(version)
+    return number[0] if number else repr(version) if version else "of unknown version"

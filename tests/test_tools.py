@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcadmin.check import Check, Context, NodeView, Role, Scope, Status, Step, Way
+from hpcadmin.check import Check, Context, NodeView, Role, Scope, Status, Step, Subject, Way
+from hpcadmin.frames import Frame
 from hpcadmin.plan import make_plan
 from hpcadmin.plan_facts import HARDWARE, Facts, gather
 from hpcadmin.registry import Suite, SuiteEntry, load_checks
+from hpcadmin.run_results import read_result
 from hpcadmin.run_tools import find_script, find_tests, keep, read_known, stages_of
-from hpcadmin.rundata import ToolFound
+from hpcadmin.rundata import Plan, PlannedTest, ToolFound
 from hpcadmin.site import Site
 from hpcadmin.site_tools import Tool
 from hpcadmin.tools import (
@@ -32,6 +34,7 @@ from hpcadmin.tools import (
     version_for,
     version_of,
     ways_of,
+    with_tools,
 )
 
 SHELLS = [pytest.param(shell, marks=[pytest.mark.deep] if shell[0] == "busybox" else [])     # its timeout is slow
@@ -200,6 +203,14 @@ def test_options_suit_the_oldest_and_an_unknown_version_suits_none() -> None:
     assert numbers_of("iperf 3.12 (cJSON 1.7.15)") == (3, 12)
 
 
+def test_a_step_that_could_not_have_its_modules_says_so() -> None:
+    test = PlannedTest("t0001", "c", Subject(("n1",)), (Step(("/t",)),), 1)
+    text = b"hpcadmin: module load osu/7: no such \x1b[1m module\nmore\n"
+    frame = Frame("t0001", 0, "each", "n1", "n1", 78, 1.0, 2.0, frozenset(), text)
+    result = read_result(test, [frame], "", check(()), Context())
+    assert result.error == "each on n1 was not started: module load osu/7: no such \\x1b[1m module"
+
+
 def test_a_mixed_cluster_is_a_warning_about_those_that_differ() -> None:
     tools = [found("t", "n1 n2 n3", "v7.4"), found("t", "n4", "v5.9"), found("t", "n5", "", problem="is not there: x"),
              found("same", "n1", "v1.0", way="site.toml"), found("same", "n2", "v1.0")]
@@ -207,6 +218,10 @@ def test_a_mixed_cluster_is_a_warning_about_those_that_differ() -> None:
     assert (warning.status, warning.subject.nodes) == (Status.WARN, ("n4",))
     assert warning.reason == "t is 5.9 on n4, and 7.4 on the other 3 nodes"
     assert notes_of(tools)[:2] == ("t 7.4 (PATH)", "t 5.9 (PATH)")
+    plan = with_tools(Plan("s", ("n1", "n2"), ()), [found("t", "n1", "v6.06", stamp="1 2"), found("t", "n2", "v6.06")],
+                      [check(())])
+    assert plan.tools == (found("t", "n1 n2", "v6.06"),)
+    assert (plan.notes, plan.verdicts) == (("tools: t 6.06 (PATH)",), ())
 
 
 def check(steps: "tuple[Step, ...]", **more: object) -> Check:
@@ -270,9 +285,9 @@ def test_what_is_kept_and_what_is_asked_again(tmp_path: Path) -> None:
     assert [(t.subject.nodes, t.steps[0].argv[4:]) for t in tests] == [
         (("n1",), ("t /usr/bin/t 1 2",)), (("n2",), ("t /usr/bin/t 5 6",)), (("n3",), ()), (("n1", "n2", "n3"), ())]
     assert [s.tests for s in stages_of(tests)] == [("v0001", "v0002", "v0003"), ("v0004",)]
-    not_yet = "has not been looked for yet"
+    not_yet = "has not been looked for yet (PATH)"
     assert [(o.tool, o.nodes, o.problem) for o in told_before((ask, other), ("n1", "n3"), known)] == [
-        ("t", ("n1",), ""), ("t", ("n3",), not_yet), ("u", ("n1", "n3"), not_yet)]
+        ("t", ("n1",), ""), ("t", ("n3",), not_yet), ("u", ("n1", "n3"), not_yet.replace("PATH", "container x.sqsh"))]
     (tmp_path / "tools.json").write_text("{}")
     assert read_known(tmp_path / "tools.json") == read_known(tmp_path / "none") == ()
     assert fold_found([replace(old[0], nodes=("a",)), replace(old[0], nodes=("b",))])[0].nodes == ("a", "b")

@@ -72,9 +72,9 @@ def _show(preview: Preview, as_json: bool) -> None:
         what = plural(entry.tests, "test") if entry.status is None else f"{entry.status.value}: {entry.reason}"
         click.echo(f"  {entry.check:<16} {printable(what)}")
     for tool in plan.tools:
-        version = f"version {tool.version!r}" if tool.version else "version not told"
-        what = tool.problem or f"{version}, {tool.path}"
-        click.echo(f"  {tool.tool:<16} {printable(what)} ({printable(tool.way)}) on {fold(tool.nodes)}")
+        version = f'"{tool.version}"' if tool.version else "of unknown version"
+        what = tool.problem or f"{version}, {tool.path} ({tool.way})"
+        click.echo(f"  {tool.tool:<16} on {fold(tool.nodes)}: {printable(what)}")
     if preview.look:
         click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
     for job in (job for job in plan.jobs if job.kind != "own"):

@@ -48,6 +48,39 @@ def parse(o, c):
                         subject=Subject(tuple(n.name for n in c.nodes)))]
 CHECK = Check("{name}", "{name}", Scope.{scope}, steps, parse, needs=("{tool}",), probe=("{tool}", "--version"))
 '''
+# A program of ours, built by a compiler that only a module has, and started with that module.
+BUILT = '''
+from hpcadmin.check import *
+def steps(c):
+    return (Step(("sh", "-c", 'test -x "$1" && echo "built, $COMPILER is loaded"', "sh", c.tools["mpi_hello"])),)
+def parse(o, c):
+    return [Measurement("built", o[0].text.strip(), expected="built, ccmod is loaded", subject=Subject((o[0].node,)))]
+CHECK = Check("built", "built", Scope.NODE, steps, parse, builds=("mpi_hello",))
+'''
+MPICC = """#!/bin/sh
+[ "$COMPILER" = ccmod ] || exit 9
+case $1 in --version) echo "ccmod 1.0" ;; *) exec /usr/bin/mpicc "$@" ;; esac
+"""
+MODULES = {"showtool/2": "setenv SHOWN_BY module", "apptainer/1": "", "ccmod/1": "setenv COMPILER ccmod"}
+SITE = """
+[run]
+checks_dir = "{here}/checks"
+[slurm]
+mpi = "none"
+[modules]
+paths = ["{here}/modulefiles"]
+[tools."show*"]
+modules = ["showtool/2"]
+[tools.mpicc]
+modules = ["ccmod/1"]
+[tools.brokentool]
+modules = ["showtool/2", "nothere/1"]
+[tools.boxtool]
+container = "{here}/image.sif"
+modules = ["apptainer/1"]
+[tools.linkedtool]
+path = "{linked}"
+"""
 CHECKS = {
     "ranked": {"tool": "showtool", "role": "Role.RANKS", "ranks": 2, "by": "module", "scope": "PAIR"},
     "alone": {"tool": "showtool", "role": "Role.EACH", "ranks": 1, "by": "module", "scope": "NODE"},
@@ -85,19 +118,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
         executable(here / "image.sif.inside/boxtool", TOOL)
         (here / "image.sif").write_text("")
         modules = here / "modulefiles"
-        for name, more in (("showtool/2", "setenv SHOWN_BY module"), ("apptainer/1", "")):
+        executable(here / "apps/ccmod/bin/mpicc", MPICC)
+        for name, more in MODULES.items():
             (modules / name).parent.mkdir(parents=True)
             folder = here / "apps" / name.split("/")[0] / "bin"
             (modules / name).write_text(f"#%Module1.0\nprepend-path PATH {folder}\n{more}\n")
         (here / "checks").mkdir()
         for name, words in CHECKS.items():
             (here / "checks" / f"{name}.py").write_text(CHECK.format(name=name, **words))
-        (here / "tools.toml").write_text("".join(f'[[entry]]\ncheck = "{n}"\n' for n in CHECKS))
-        (here / "site.toml").write_text(
-            f'[run]\nchecks_dir = "{here}/checks"\n[slurm]\nmpi = "none"\n[modules]\npaths = ["{modules}"]\n'
-            f'[tools."show*"]\nmodules = ["showtool/2"]\n[tools.brokentool]\nmodules = ["showtool/2", "nothere/1"]\n'
-            f'[tools.boxtool]\ncontainer = "{here}/image.sif"\nmodules = ["apptainer/1"]\n'
-            f'[tools.linkedtool]\npath = "{without_its_library(here / "linked")}"\n')
+        (here / "checks/built.py").write_text(BUILT)
+        (here / "tools.toml").write_text("".join(f'[[entry]]\ncheck = "{n}"\n' for n in [*CHECKS, "built"]))
+        (here / "site.toml").write_text(SITE.format(here=here, linked=without_its_library(here / "linked")))
         (here / "inventory.json").write_text(json.dumps({"schema": 1, "nodes": [{"name": n} for n in running.nodes]}))
         yield running
 
@@ -123,7 +154,7 @@ def tool(run: Run, name: str) -> list[ToolFound]:
 def test_tools_in_modules_and_containers_are_found_asked_and_run(cluster: Loopback) -> None:
     before = validate(cluster, "--plan")
     assert before.returncode == 0, before.stderr
-    assert "showtool         has not been looked for yet (module showtool/2) on n[01-02]" in before.stdout
+    assert "showtool         on n[01-02]: has not been looked for yet (module showtool/2)" in before.stdout
     done = validate(cluster)
     run = last(cluster)
     assert done.returncode == 3, done.stdout + done.stderr
@@ -131,7 +162,8 @@ def test_tools_in_modules_and_containers_are_found_asked_and_run(cluster: Loopba
     assert {(v.check, v.subject.nodes, v.measurement.value, v.status) for v in run.verdicts if v.measurement} == {
         ("ranked", ("n01", "n02"), "module --old", Status.PASS),
         ("boxed", ("n01", "n02"), "container --old", Status.PASS),
-        ("alone", ("n01",), "module --new", Status.PASS), ("alone", ("n02",), "module --old", Status.PASS)}
+        ("alone", ("n01",), "module --new", Status.PASS), ("alone", ("n02",), "module --old", Status.PASS),
+        *(("built", (node,), "built, ccmod is loaded", Status.PASS) for node in ("n01", "n02"))}
     # A cluster with two versions is worth a look.
     assert [v.reason for v in run.verdicts if v.status is Status.WARN] == [
         "showtool is 2.0 on n02, and 2.1 on the other 1 node", "boxtool is 2.0 on n02, and 2.1 on the other 1 node"]
@@ -139,6 +171,8 @@ def test_tools_in_modules_and_containers_are_found_asked_and_run(cluster: Loopba
         ("showtool, version 2.1", "module showtool/2", ("n01",)),
         ("showtool, version 2.0", "module showtool/2", ("n02",))}
     assert "Note: tools: showtool 2.1 (module showtool/2)" in done.stdout
+    told = f'on n02: "showtool, version 2.0", {cluster.dir}/apps/showtool/bin/showtool (module showtool/2)'
+    assert told in validate(cluster, "--plan").stdout
 
 
 def test_what_cannot_be_used_is_not_run_and_says_why(cluster: Loopback) -> None:
@@ -149,7 +183,7 @@ def test_what_cannot_be_used_is_not_run_and_says_why(cluster: Loopback) -> None:
     told = "linkedtool does not start: error while loading shared libraries: ./libanswer.so: not found for /"
     assert told in linked[0].reason
     assert absent[0].reason == "absenttool is not there: not on PATH: on n[01-02]"
-    assert run.plan and {t.check for t in run.plan.tests} == {"ranked", "alone", "boxed"}
+    assert run.plan and {t.check for t in run.plan.tests} == {"ranked", "alone", "boxed", "built"}
 
 
 def test_a_tool_is_asked_again_only_when_it_has_changed(cluster: Loopback) -> None:
