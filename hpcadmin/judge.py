@@ -19,6 +19,7 @@ _PAIRS_A_NODE = 8    # of a node that its peers accuse: its best pairs, since th
 _SILENT = 6          # so many programs that hung without a word are tried again; more are no accident
 _CONTROLS = 3        # pairs of nodes that nobody accuses, measured again beside them
 BY_LIMIT = ("limit", "derived")
+OF_VALUES = ("the output has values that are no numbers", "is impossible")   # what is said of values that are only kept
 
 
 def judge(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inventory | None = None) -> list[Verdict]:
@@ -224,7 +225,7 @@ def _with_side_values(result: TestResult, verdicts: list[Verdict], finder: Finde
     broken = [m for m in side if isinstance(m.value, float) and not math.isfinite(m.value)]
     if broken:
         text = ", ".join(_name(m) for m in broken[:3])
-        verdicts.append(_plain(result, Status.ERROR, f"the output has values that are no numbers: {text}"))
+        verdicts.append(_plain(result, Status.ERROR, f"{OF_VALUES[0]}: {text}"))
     beyond = [(m, why) for m in side if not isinstance(m.value, str) and not number_problem(m.value)
               and (why := _beyond(result, m, finder))]
     if beyond:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcadmin.cli import run
+from hpcadmin.inventory import save
+from hpcadmin.model import Inventory, Nic, Node
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -60,6 +62,33 @@ def test_judge(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["checks", "judge", "osu_bw", path, "--hardware", "200 Gb/sec (4X HDR)", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["status"] == "FAIL"
     assert run(["checks", "judge", "osu_bw", str(SAMPLES / "osu_bw" / "fail_killed.out")]) == 3
+
+
+def test_judge_by_what_the_inventory_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def made(name: str) -> Node:
+        return Node(name, f"{name}.cluster", nics=(Nic("mlx5_0", "mlx5_0", 1, "", "InfiniBand", rate_gbps=100.0),))
+    file = tmp_path / "inventory.json"
+    save(file, Inventory((made("a"), made("b"))))
+    path = str(SAMPLES / "osu_bw" / "ok_v5.out")
+    here = ["checks", "judge", "osu_bw", path, "--inventory", str(file)]
+    assert run([*here, "-w", "a,b"]) == 0
+    out = capsys.readouterr().out
+    assert "(derived)" in out and "limit from: derived: port mlx5_0 of 100 Gb/s InfiniBand" in out
+    assert run([*here, "-w", "a,b", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["basis"] == "derived"
+    assert run([*here, "-w", "a,c"]) == 2
+    assert "not in the inventory: c" in capsys.readouterr().err
+    assert run(here) == 2
+    capsys.readouterr()
+    assert run([*here, "-w", "a,b", "--simulated", "8xH100"]) == 0
+    assert "limit from: lab" in capsys.readouterr().out
+
+
+def test_judge_with_several_kinds_of_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(SAMPLES / "osu_bw" / "ok_v5.out")
+    assert run(["checks", "judge", "osu_bw", path, "--hardware", "NVIDIA H100 80GB HBM3",
+                "--hardware", "100 Gb/sec (4X EDR)"]) == 0
+    assert "stackhpc/hpc-tests" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("args", "status", "what"), [

@@ -112,3 +112,22 @@ def test_runs_show(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(call(capsys, "runs", "show", "20260730-1015", "--json")[1])
     assert (shown["result"], shown["exit_status"], shown["problems"]) == ("PASSED", 0, [])
     assert "verdicts.jsonl" in shown["files"]
+
+
+def test_a_run_is_judged_again_by_todays_limits(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limit = ('[[limit]]\ncheck = "mpi_pingpong"\nmeasurement = "bandwidth"\nunit = "MB/s"\nsize_bytes = 262144\n'
+             'min = {}\n')
+    site = tmp_path / "site.toml"
+    site.write_text(limit.format(100.0))
+    status, out, _ = call(capsys, "--site", str(site), "runs", "judge", "20260730-101500-network")
+    assert status == 0
+    assert out.splitlines()[-1].endswith("14 verdicts, 0 of them others than in the run")
+    site.write_text(limit.format(900.0))
+    status, out, _ = call(capsys, "--site", str(site), "runs", "judge", "20260730-101500-network", "--json")
+    told = json.loads(out)
+    assert (status, len(told["changes"])) == (1, 6)
+    assert {(c["before"]["status"], c["now"]["status"]) for c in told["changes"]} == {("PASS", "FAIL")}
+    site.write_text(limit.format(10.0))
+    status, out, _ = call(capsys, "--site", str(site), "runs", "judge", "20260730-102000-network-10")
+    assert status == 1                                      # the peers still accuse node03
+    assert sum(line.split()[:2] == ["FAIL", "PASS"] for line in out.splitlines()) == 3

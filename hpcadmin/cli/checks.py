@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpcadmin.check import Check, Measurement, Verdict
+    from hpcadmin.check import Check, Measurement
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -85,28 +85,36 @@ def parse(obj: dict[str, Any], name: str, file: str, as_json: bool) -> int:
 @command.command()
 @click.argument("name")
 @click.argument("file")
-@click.option("--hardware", default="", help="GPU model or port rate it is from: NVIDIA H100 80GB HBM3.")
+@click.option("--hardware", multiple=True, metavar="NAME",
+              help="GPU model or port rate it is from: NVIDIA H100 80GB HBM3. Several times for several.")
+@click.option("--inventory", "inventory_file", metavar="FILE",
+              help="Where the nodes' hardware stands (what discover -o wrote): limits are also derived from it.")
+@click.option("-w", "--nodes", metavar="HOSTLIST", help="The nodes it is from, where it does not tell them.")
 @click.option("--simulated", default="", metavar="PROFILE", help="It is from simulated hardware.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def judge(obj: dict[str, Any], name: str, file: str, *, hardware: str, simulated: str, as_json: bool) -> int:
+def judge(obj: dict[str, Any], name: str, file: str, *, hardware: tuple[str, ...], inventory_file: str | None,
+          nodes: str | None, simulated: str, as_json: bool) -> int:
     """Read an output as `parse` does, and judge its values by the site's limits and the catalogue's.
 
-    The exit status is 0 if all passed, 1 if something failed, 3 if it is not complete or no limit is known.
+    With --inventory also by limits that are derived from the nodes' hardware. The exit status is 0 if all passed, 1 if
+    something failed, 3 if it is not complete or no limit is known. `hpcadmin runs judge` does it for a whole run.
     """
     from hpcadmin.catalogue import load_limits
+    from hpcadmin.cli._judge_file import as_test, hardware_of, print_verdicts
     from hpcadmin.judge import judge as verdicts_of
     from hpcadmin.records import dumps
     from hpcadmin.rundata import exit_status
     from hpcadmin.site import load_site
     check = _check(obj, name)
     measurements, problems = _read(check, file)
-    result, inventory = _as_test(check, measurements, problems, hardware, simulated)
-    verdicts = verdicts_of([result], load_limits(load_site(obj["site"])), inventory)
+    result = as_test(check, measurements, problems, nodes, simulated)
+    known = hardware_of(result, hardware, inventory_file, simulated)
+    verdicts = verdicts_of([result], load_limits(load_site(obj["site"])), known)
     if as_json:
         click.echo(dumps(verdicts, indent=1))
     else:
-        _print_verdicts(verdicts)
+        print_verdicts(verdicts)
     return exit_status(verdicts)
 
 
@@ -173,20 +181,6 @@ def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
         return [], [str(exc)]
 
 
-def _as_test(check: Check, measurements: Sequence[Measurement], problems: Sequence[str], hardware: str,
-             simulated: str) -> tuple[Any, Any]:
-    """The file as if it were a test's result, on nodes that have the hardware which the caller names."""
-    from hpcadmin.check import Subject
-    from hpcadmin.model import Gpu, Inventory, Nic, Node
-    from hpcadmin.rundata import PlannedTest, TestResult
-    names = tuple(dict.fromkeys(n for m in measurements for n in m.subject.nodes)) or ("file",)
-    test = PlannedTest("t0001", check.name, Subject(names), (), 1)
-    result = TestResult(test, tuple(measurements), "; ".join(problems), simulated=simulated)
-    has = {"gpus": (Gpu("", model=hardware),), "nics": (Nic("", rate_text=hardware),)} if hardware else {}
-    nodes = tuple(Node(n, simulated=simulated, **has) for n in names)  # type: ignore[arg-type]
-    return result, Inventory(nodes)
-
-
 def _print_measurements(measurements: Sequence[Measurement], problems: Sequence[str]) -> None:
     from tabulate import tabulate
 
@@ -199,18 +193,3 @@ def _print_measurements(measurements: Sequence[Measurement], problems: Sequence[
                             disable_numparse=True))
     for problem in problems:
         click.echo(f"problem: {printable(problem)}")
-
-
-def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    from tabulate import tabulate
-
-    from hpcadmin.text import byte_size, number, printable
-    rows = []
-    for v in verdicts:
-        m = v.measurement
-        size = "" if m is None or m.size_bytes is None else byte_size(m.size_bytes)
-        value = "" if m is None else printable(f"{number(m.value)} {m.unit}".strip(), limit=80)
-        rows.append([v.status.value, printable(str(v.subject), limit=60), m.name if m else v.check, size, value,
-                     printable(v.limit.text()) if v.limit else "", printable(v.reason, limit=160)])
-    click.echo(tabulate(rows, headers=["verdict", "of", "value", "size", "", "limit", "why"], tablefmt="simple",
-                        disable_numparse=True))

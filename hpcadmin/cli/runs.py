@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hpcadmin.check import Verdict
     from hpcadmin.report.folders import RunEntry
     from hpcadmin.report.summary import Summary
     from hpcadmin.rundata import Run
@@ -20,7 +21,7 @@ _RESULTS = {0: "passed", 1: "failed", 3: "incomplete", 4: "not possible", 130: "
 
 @click.group()
 def command() -> None:
-    """List and show runs."""
+    """List and show runs, and judge one again."""
 
 
 @command.command("list")
@@ -65,6 +66,47 @@ def show_command(obj: dict[str, str | None], run_name: str | None, as_json: bool
     for key, value in _lines(run, summary):
         click.echo(f"{key + ':':12} {printable(value, limit=1000)}")
     return 0
+
+
+@command.command("judge")
+@click.argument("run_name", metavar="[RUN]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.pass_obj
+def judge_command(obj: dict[str, str | None], run_name: str | None, as_json: bool) -> int:
+    """Judge a run's measurements again by today's limits, the site's and the catalogue's; show what is another now.
+
+    The run stays as it is. The exit status is that of the new verdicts.
+    """
+    from hpcadmin.catalogue import load_limits
+    from hpcadmin.records import to_plain
+    from hpcadmin.rejudge import changes, judge_again
+    from hpcadmin.report.folders import find_run
+    from hpcadmin.rundata import exit_status, read_run
+    from hpcadmin.site import load_site
+    run = read_run(find_run(_runs(obj), run_name))
+    now = judge_again(run, load_limits(load_site(obj["site"])))
+    other = changes(run.verdicts, now)
+    if as_json:
+        _print_json({"run": run.manifest.run_id, "verdicts": len(now), "changes": to_plain(other)})
+        return exit_status(now)
+    from tabulate import tabulate
+
+    from hpcadmin.text import printable
+    rows = [[printable(cell, limit=200) for cell in _change(change.before, change.now)] for change in other]
+    if rows:
+        headers = ["before", "now", "of", "value", "why"]
+        click.echo(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))
+    click.echo(f"{run.manifest.run_id}: {len(now)} verdicts, {len(other)} of them others than in the run")
+    return exit_status(now)
+
+
+def _change(before: Verdict | None, now: Verdict | None) -> list[str]:
+    from hpcadmin.report.summary import shown
+    either = now or before
+    assert either is not None  # noqa: S101
+    value = shown(either.measurement) if either.measurement else either.check
+    why = (now.reason or (now.limit.text() if now.limit else "")) if now else "no longer judged by itself"
+    return [before.status.value if before else "-", now.status.value if now else "-", str(either.subject), value, why]
 
 
 def _runs(obj: dict[str, str | None]) -> Path:
