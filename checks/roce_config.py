@@ -15,15 +15,16 @@ Measured on each port, and where to look when it is not as expected:
   roce_mode       expected: RoCE v2.
   mtu             at least `mtu`.
   global_pause    expected: off both ways, as PFC takes its place. ethtool -A IF rx off tx off.
-  pause, discards, and congestion counters are shown; pause storms, pauses of another priority and discards of the
-  lossless one since the port came up are a warning.
+  counters of pauses, discards and congestion are shown; pause storms, pauses of another priority and discards of the
+  lossless one since the port came up are a warning. Where the suite puts the nodes under load, they are read before
+  and after it: a pause storm or a discard of the lossless priority in between is a failure.
 Two sources that contradict each other are an error. What no source tells is counted in not_told with the reason, and
 is not judged. Ports of InfiniBand need none of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcadmin import checklib as lib
@@ -48,7 +49,8 @@ V2 = "RoCE v2"
 
 
 def steps(context: Context) -> tuple[Step, ...]:
-    return (Step(argv=("/bin/sh", "-c", roce.SCRIPT, "roce_config"), timeout_s=120.0),)
+    folders = sorted({path.rpartition("/")[0] for path in context.tools.values() if path.startswith("/")})
+    return (Step(argv=("/bin/sh", "-c", roce.SCRIPT, "roce_config", ":".join(folders)), timeout_s=120.0),)
 
 
 @dataclass
@@ -76,17 +78,27 @@ class _Found:
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    output = lib.require(outputs, count=1)[0]
+    before = [o for o in outputs if o.when == "before"]
+    now = [o for o in outputs if o.when != "before"]
+    if not now:
+        before, now = [], before
+    output = lib.require(now, count=1)[0]
     if "# hpcadmin roce_config" not in output.text:
         return _alone(output.text, context)
+    name, ports = _ports(output, context)
+    earlier = _ports(lib.require(before, count=1)[0], context)[1] if before else []
+    return _node(ports, name, context, {port.name: port for port in earlier})
+
+
+def _ports(output: Output, context: Context) -> tuple[str, list[Port]]:
     head, ports = roce.read_node(output.text)
     name = context.nodes[0].name if context.nodes else output.node or head["host"]
     if context.nodes and head["node"] not in ("-", name):
         raise ParseError(f"it ran on {lib.shown(head['node'])}, not on {name}")
-    return _node(ports, name, context)
+    return name, ports
 
 
-def _node(ports: Sequence[Port], name: str, context: Context) -> list[Measurement]:
+def _node(ports: Sequence[Port], name: str, context: Context, before: Mapping[str, Port]) -> list[Measurement]:
     devices = [word.strip() for word in context.param_str("devices", "").split(",") if word.strip()]
     chosen = [p for p in ports if p.ethernet and (not devices or p.name.partition("/")[0] in devices)]
     lost = sorted(set(devices) - {p.name.partition("/")[0] for p in chosen})
@@ -97,7 +109,7 @@ def _node(ports: Sequence[Port], name: str, context: Context) -> list[Measuremen
     active = [p for p in chosen if p.active]
     if not active:
         raise ParseError(f"no RoCE port of {name} is active: {chosen[0].name} is {chosen[0].facts['state']}")
-    found = [_port(port, name, context) for port in active]
+    found = [_port(port, name, context, before.get(port.name)) for port in active]
     measured = [m for one in found for m in one.measured]
     untold = [text for one in found for text in one.untold]
     measured.append(Measurement("not_told", len(untold), "facts", subject=Subject((name,)), key=bool(untold),
@@ -119,7 +131,7 @@ def _alike(found: Sequence[_Found], name: str) -> Iterator[Measurement]:
     yield Measurement("ports_alike", "; ".join(odd[:3]) or "yes", subject=Subject((name,)), expected="yes")
 
 
-def _port(port: Port, name: str, context: Context) -> _Found:
+def _port(port: Port, name: str, context: Context, before: Port | None) -> _Found:
     net = port.netdev
     label = port.name if net in roce.NOTHING else f"{port.name} ({net})"
     found = _Found(port, Subject((name,), label), context)
@@ -130,7 +142,7 @@ def _port(port: Port, name: str, context: Context) -> _Found:
         _congestion(found)
         _mode(found)
         _frames(found)
-        _counters(found)
+        _counters(found, before)
     except ParseError as exc:
         raise ParseError(f"{label}: {exc}") from exc
     return found
@@ -217,28 +229,47 @@ def _frames(found: _Found) -> None:
                port.why_not("pause"), f"ethtool -A {port.netdev} rx off tx off")
 
 
-def _counters(found: _Found) -> None:
-    port, priority = found.port, found.wanted("priority")
+def _counts(port: Port) -> dict[str, int]:
+    """Its counters that tell of flow control, loss and congestion; {} where none is told."""
     answer = port.answer("counters")
-    if answer is None:
-        found.fact("counters", None, 0, port.why_not("counters"))
     told = roce_tools.counters(answer) if answer is not None else {}
     for name, value in port.facts.items():
         if name.startswith("counter ") and value not in roce.NOTHING:
             told[name.partition(" ")[2]] = lib.integer(value, name)
-    for name, count in told.items():
-        said: tuple[str, ...] = ()
-        if count and "_prio" in name and name.endswith("_pause") and f"_prio{priority}_" not in name:
-            said = (f"{count} pause frames of another priority than {priority} ({name}): does the switch agree?",)
-        elif count and f"prio{priority}_" in name and "discard" in name:
-            said = (f"{count} packets of the lossless priority were discarded ({name})",)
-        elif count and "pause_storm" in name:
-            said = (f"{count} pause storms ({name}): the node did not take its packets in time",)
+    return told
+
+
+def _trouble(name: str, count: int, priority: int) -> str:
+    """What a counter that is not 0 tells, "" where it is no trouble."""
+    if "pause_storm" in name:
+        return f"{count} pause storms ({name}): the node did not take its packets in time"
+    if f"prio{priority}_" in name and "discard" in name:
+        return f"{count} packets of the lossless priority were discarded ({name})"
+    if "_prio" in name and name.endswith("_pause") and f"_prio{priority}_" not in name:
+        return f"{count} pause frames of another priority than {priority} ({name}): does the switch agree?"
+    return ""
+
+
+def _counters(found: _Found, before: Port | None) -> None:
+    """Since the port came up, and, where there is a reading from before, under the load."""
+    port, priority = found.port, found.wanted("priority")
+    if port.answer("counters") is None:
+        found.fact("counters", None, 0, port.why_not("counters"))
+    earlier = _counts(before) if before else {}
+    for name, count in _counts(port).items():
+        said = _trouble(name, count, priority) if count else ""
+        grown = count - earlier[name] if name in earlier else 0
+        if grown < 0:
+            raise ParseError(f"{name} was {earlier[name]} before the load and is {count}: reset in between")
+        judged = name in earlier and ("pause_storm" in name or (f"prio{priority}_" in name and "discard" in name))
+        if judged:
+            found.measured.append(Measurement(
+                f"{name}_under_load", grown, "count", subject=found.where, expected=0,
+                warnings=(f"{found.where.device}: {_trouble(name, grown, priority)}",) if grown else ()))
         shown = count or name in ("np_cnp_sent", "rp_cnp_handled", "out_of_sequence")
         if shown and not name.endswith(("_duration", "_transition")):
-            found.measured.append(Measurement(
-                name, count, "count", subject=found.where, key=False,
-                warnings=tuple(f"{found.where.device}: {text}" for text in said)))
+            found.measured.append(Measurement(name, count, "count", subject=found.where, key=False,
+                                              warnings=(f"{found.where.device}: {said}",) if said else ()))
 
 
 # --- a text by itself -------------------------------------------------------------------------------------------
@@ -249,7 +280,7 @@ def read(text: str, context: Context) -> Reading:
     try:
         if "# hpcadmin roce_config" in text:
             head, ports = roce.read_node(text)
-            measured = _node(ports, head["host"], context)
+            measured = _node(ports, head["host"], context, {})
         else:
             measured = _alone(text, context)
     except ParseError as exc:
@@ -278,5 +309,6 @@ def _alone(text: str, context: Context) -> list[Measurement]:
 
 CHECK = Check(
     name="roce_config", title="RoCE ports: lossless priority, congestion control, marking", scope=Scope.NODE,
-    needs=("roce",), params=DEFAULTS, steps=steps, parse=parse, read=read, seconds=1.0, doc=__doc__ or "",
+    needs=("roce",), uses=("mlnx_qos", "dcb", "lldptool", "cma_roce_tos", "cma_roce_mode", "ethtool"),
+    params=DEFAULTS, steps=steps, parse=parse, read=read, seconds=1.0, doc=__doc__ or "", again_after_load=True,
 )

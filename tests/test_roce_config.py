@@ -87,7 +87,7 @@ class Machine:
             f"#!/bin/sh\n[ \"$1\" = -S ] && exec cat {folder}/counters.txt\nexec cat {folder}/pause.txt\n")
         (folder / "ethtool").chmod(0o755)
         script = roce.SCRIPT.replace("sys=/sys\n", f"sys={self.root}/sys\n").replace(
-            "PATH=$PATH:/usr/sbin:/sbin", f"PATH={folder}:/usr/bin:/bin")
+            "PATH=$PATH${1:+:$1}:/usr/sbin:/sbin", f"PATH={folder}:/usr/bin:/bin")
         done = subprocess.run([*shell, "-c", script, "roce_config"], capture_output=True, text=True, check=False,
                               env={"PATH": os.environ["PATH"]})
         assert done.returncode == 0 and not done.stderr, done.stderr
@@ -205,6 +205,20 @@ def test_counters_that_tell_of_trouble_are_warnings(machine: Machine) -> None:
     said = " ".join(w for m in parse(text) for w in m.warnings)
     assert "17 pause frames of another priority than 3 (rx_prio0_pause)" in said and "2 pause storms" in said
     assert verdicts(text)["all"] is Status.WARN
+
+
+def test_what_happens_under_load_is_a_failure(machine: Machine) -> None:
+    before = machine.run()
+    machine.tools["counters"] = COUNTERS.format(discards=0, pause0=0, storms=0).replace(
+        "buf_discard: 0", "buf_discard: 5")
+    after = machine.run()
+    check = load_checks()["roce_config"]
+    outputs = [Output(before, node="n1", when="before"), Output(after, node="n1", when="after")]
+    grown = {m.name: (m.value, m.expected) for m in check.parse(outputs, NODE) if m.name.endswith("_under_load")}
+    assert grown == {"rx_prio3_buf_discard_under_load": (5, 0), "tx_pause_storm_error_events_under_load": (0, 0)}
+    assert not [m for m in check.parse(outputs[:1], NODE) if m.name.endswith("_under_load")]
+    with pytest.raises(ParseError, match="reset in between"):
+        check.parse([Output(after, node="n1", when="before"), Output(before, node="n1", when="after")], NODE)
 
 
 def test_a_sites_own_values(machine: Machine) -> None:

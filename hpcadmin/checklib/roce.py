@@ -13,7 +13,7 @@ from hpcadmin.checklib.roce_tools import Qos
 
 SCRIPT = r"""
 sys=/sys
-PATH=$PATH:/usr/sbin:/sbin LC_ALL=C
+PATH=$PATH${1:+:$1}:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
 say() { printf '%s: %s\n' "$1" "$2"; }
 one() {
