@@ -15,7 +15,8 @@ is good on all ports of a node is told once):
 - `symbol_error`, `link_error_recovery`, `link_downed` (a flap), `port_rcv_errors`, `port_rcv_remote_physical_errors`,
   `port_xmit_discards`, `port_xmit_constraint_errors`, `port_rcv_constraint_errors`, `local_link_integrity_errors`,
   `excessive_buffer_overrun_errors`, `VL15_dropped`, `rx_icrc_encapsulated`: by how much they have grown between the two
-  readings, judged by limits; `errors` is 0 where none of them has. These counters have 4 to 16 bits and stay where
+  readings, judged by limits (a flap or a damaged packet is a failure, a few others are a warning);
+  `errors` is 0 where none of them has. These counters have 4 to 16 bits and stay where
   they are full: one that is full, or that was cleared in between, is an error, since nobody can say whether it grows
   (clear it with `perfquery -R`);
 - `errors_so_far`: what had come together before, which may be years old: a warning above what infiniband-diags proposes
