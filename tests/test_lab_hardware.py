@@ -394,6 +394,19 @@ def test_ibstat(tool):
     assert "mlx5_9" in bad.stderr
 
 
+def test_subnet_managers(tool):
+    from hpcadmin.check import Context
+    from hpcadmin.registry import load_checks
+    read = load_checks()["subnet_manager"].read
+    done = tool("sminfo", "-C", "mlx5_2", "-P", "1")
+    assert done.stdout.startswith("sminfo: sm lid 1 sm guid 0xa088c20300000001, activity count ")
+    listed = read(done.stdout + tool("saquery", "-C", "mlx5_2", "-P", "1", "SMIR").stdout, Context())
+    assert listed.sound and {m.name: m.value for m in listed.measurements} == {"masters": 1, "standbys": 1}
+    bad = tool("sminfo", "-C", "mlx5_9", "-P", "1")
+    assert bad.returncode == 255 and "can't open UMAD port (mlx5_9:1)" in bad.stderr
+    assert tool("saquery", "NR").returncode == 1 and tool("sminfo", "-C", "../..").returncode == 255
+
+
 # --- all_reduce_perf
 
 MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-q", "--mca", "btl", "self,vader")

@@ -10,8 +10,11 @@ from check_samples import SAMPLES, all_samples
 
 from hpcadmin.check import Context, Measurement, NodeView, Output, ParseError, PortView, Status, Subject
 from hpcadmin.judge import judge
+from hpcadmin.model import Inventory, Nic, Node
+from hpcadmin.plan_facts import gather
 from hpcadmin.registry import load_checks
 from hpcadmin.rundata import PlannedTest, TestResult
+from hpcadmin.site import Site
 
 CHECK = load_checks()["subnet_manager"]
 BY_NAME = {s.path.stem: s for s in all_samples("subnet_manager")}
@@ -137,6 +140,14 @@ def test_steps_ask_on_a_node_whose_ports_are_up() -> None:
              NodeView("n2", ports=(PortView("mlx5_0", link_layer="InfiniBand", state="ACTIVE"),)))
     ports, managers = CHECK.steps(Context(nodes=nodes, tools={"sminfo": "/usr/sbin/sminfo"}))
     assert not ports.nodes and managers.nodes == ("n2",) and managers.argv[-3:] == ("/usr/sbin/sminfo", "", "3")
+
+
+def test_it_is_not_applicable_to_roce() -> None:
+    def has(layer: str) -> bool | None:
+        node = Node("n1", nics=(Nic("mlx5_0", rdma="mlx5_0", link_layer=layer),))
+        facts = gather(("n1",), Inventory((node,)), None, Site(), programs={}, unbuilt={}, shared_dir="/s")
+        return facts.has["infiniband"]["n1"]
+    assert has("InfiniBand") is True and has("Ethernet") is False
 
 
 # --- what people paste ----------------------------------------------------------------------------------------------
