@@ -283,15 +283,15 @@ def _top(check: str, m: Measurement, sides: Sequence[Links], *, apart: bool) -> 
         return None
     if check.startswith("nccl_"):
         return _collective_top(check, m, sides)
-    if check.startswith("ib_"):
-        return _rdma_top(m, sides, both=both, apart=apart)
+    if check.startswith("ib_"):          # its peak is that of one message, between two looks at the clock
+        return None if m.name == "bw_peak" else _rdma_top(m, sides, both=both, apart=apart)
     if check.startswith(("osu_", "mpi_")):
         return _mpi_top(m, sides, both=both, apart=apart)
     return ceilings.ceiling(check, m.name, m.unit, both=both)
 
 
 def _collective_top(check: str, m: Measurement, sides: Sequence[Links]) -> Ceiling | None:
-    if m.name not in ("busbw", "avg_busbw", "algbw") or m.unit != "GB/s":
+    if m.name not in ("busbw", "avg_busbw", "algbw") or m.unit != "GB/s" or m.ranks == 1:     # one rank moves nothing
         return None
     found = []
     for side in sides:
@@ -302,7 +302,10 @@ def _collective_top(check: str, m: Measurement, sides: Sequence[Links]) -> Ceili
             found.append(ceilings.collective(own, check, m.ranks, m.nodes))
     if len(found) < len(sides) or not found:
         return ceilings.ceiling(check, m.name, m.unit, ranks=m.ranks, nodes=m.nodes)
-    return max(found, key=lambda c: c.value)
+    best = max(found, key=lambda c: c.value)
+    if m.name != "algbw":
+        return best
+    return Ceiling(best.value * ceilings.algorithm_factor(check, m.ranks), best.why)
 
 
 def _rdma_top(m: Measurement, sides: Sequence[Links], *, both: bool, apart: bool) -> Ceiling:

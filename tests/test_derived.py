@@ -277,6 +277,8 @@ GENEROUS = Limit("", "", min=0.001, source="a limit that passes anything")
     ("ib_write_bw", rdma(260), two(lambda n: node(n, ports=[port("mlx5_0", pcie_gen=4, pcie_width=16)])),
      "PCIe 4.0 x16"),
     ("ib_write_bw", rdma(820), two(node), "the fastest port"),
+    ("nccl_allgather", replace(busbw(920, ranks=2), name="algbw"), [h100("a")], "above 900"),
+    ("nccl_allreduce", busbw(10, size=1024), [h100("a")], "an operation takes 1 us"),
     ("osu_bw", mpi(26000), two(roce), "all ports of a node"),
     ("osu_bw", mpi(1e9), [node("a")], "the fastest memory"),
     ("osu_latency", Measurement("latency", 0.1, "us", 8, nodes=2), two(roce), "below 0.4 us"),
@@ -304,6 +306,9 @@ def test_what_is_impossible_is_an_error_whatever_the_limit(check: str, m: Measur
     ("osu_bw", replace(mpi(200000), nodes=1), [h100("a")]),
     ("osu_latency", Measurement("latency", 0.6, "us", 8, nodes=2), two(roce)),
     ("osu_latency", Measurement("latency", 0.1, "us", 8, nodes=1), [roce("a")]),
+    ("nccl_allgather", replace(busbw(700, ranks=2), name="algbw"), [h100("a")]),
+    ("nccl_allreduce", replace(busbw(818401, ranks=1), name="algbw"), [h100("a")]),
+    ("ib_write_bw", replace(rdma(900), name="bw_peak"), two(h100)),
     ("osu_bcast", Measurement("avg_latency", 0.2, "us", 8, nodes=2), two(roce)),
     ("mpi_hello", Measurement("clock_offset", 0.0, "s"), [h100("a")]),
 ])
