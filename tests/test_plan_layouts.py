@@ -289,3 +289,24 @@ def test_rdma_is_expected_where_every_node_has_a_port_that_is_up(one: str, other
     assert not Context(nodes[:1]).rdma_expected and not Context((nodes[0], NodeView("n3"))).rdma_expected
     assert not Context((nodes[0], replace(nodes[1], simulated="8xH100"))).rdma_expected
     assert Context((nodes[0], NodeView("n3", rdma_devices=("mlx5_0",)))).rdma_expected is (one == "ACTIVE" or not one)
+
+
+# --- the documentation
+
+PAGE = Path(__file__).parent.parent / "docs" / "suites.md"
+
+
+def test_the_suite_in_the_documentation_can_be_run(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
+    plan = make_plan(load_suite(suite_file(tmp_path, text), Site(), CHECKS), CHECKS,
+                     facts_of([view("n1"), view("n2")]), ("n1", "n2"))
+    assert Counter(t.check for t in plan.tests) == {"nvidia_smi": 4, "ib_write_bw": 5, "osu_bw": 1, "nccl_allreduce": 6}
+    assert plan.jobs[0].stages[-1].name == "node checks after the load"
+
+
+def test_the_documentation_has_every_layout_and_what_is_read_twice() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert rows == [layout.value for layout in Layout]
+    twice = {name for name, check in CHECKS.items() if check.again_after_load}
+    assert all(f"`{name}`" in text.split("## Before and after")[1] for name in twice)
