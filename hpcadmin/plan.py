@@ -27,7 +27,7 @@ from hpcadmin.plan_layouts import TWO_NODES, Left, Place, Turn, count_of_rounds,
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
 from hpcadmin.text import plural
-from hpcadmin.tools import set_out, version_for, ways_of
+from hpcadmin.tools import PYXIS, set_out, version_for, ways_of
 
 T = TypeVar("T")
 PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
@@ -169,10 +169,15 @@ class _Layout:
 
     def _stage(self, kind: str, name: str, ids: Iterable[str]) -> None:
         members = tuple(i for i in ids if i and self._by_id[i].steps[0].role is not Role.JOB)
-        if members:
-            tests = [self._by_id[i] for i in members]
-            self.stages.append(Stage(kind, name, members))
-            self.seconds += stage_seconds(tests, in_turn=kind == "nodes", usual=self._usual) + _STEP_OVERHEAD_S
+        boxed = [i for i in members if kind == "nodes" and any(s.way.by == PYXIS for s in self._by_id[i].steps)]
+        plain = tuple(i for i in members if i not in set(boxed)) if boxed else members
+        turns = _one_a_node([self._by_id[i] for i in boxed])
+        named = [(f"{name} in containers, turn {number} of {len(turns)}", turn) for number, turn in enumerate(turns, 1)]
+        for title, chosen in [(name, plain), *named]:
+            if chosen:
+                tests = [self._by_id[i] for i in chosen]
+                self.stages.append(Stage(kind, title, chosen))
+                self.seconds += stage_seconds(tests, in_turn=kind == "nodes", usual=self._usual) + _STEP_OVERHEAD_S
 
     @property
     def tests(self) -> list[PlannedTest]:
@@ -198,6 +203,19 @@ class _Layout:
         for test in self.tests:
             found[test.check] = found.get(test.check, 0) + 1
         return found
+
+
+def _one_a_node(tests: Sequence[PlannedTest]) -> list[tuple[str, ...]]:
+    """The tests in turns in which a node has one: what an srun of its own must start would else run at one time."""
+    turns: list[list[str]] = []
+    count: dict[str, int] = {}
+    for test in tests:
+        turn = max((count.get(node, 0) for node in test.subject.nodes), default=0)
+        count.update(dict.fromkeys(test.subject.nodes, turn + 1))
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(test.id)
+    return [tuple(turn) for turn in turns]
 
 
 def context_of(check: Check, facts: Facts, test: PlannedTest) -> Context:

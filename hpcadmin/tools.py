@@ -300,17 +300,16 @@ def notes_of(found: Sequence[ToolFound]) -> tuple[str, ...]:
 
 def with_tools(plan: Plan, found: Sequence[ToolFound], checks: Iterable[Check]) -> Plan:
     """The plan with what was found of the tools that its checks need: where they come from, and who differs."""
-    used = {tool: check.name for check in checks for tool in (*check.uses, *check.needs)}
+    used = {tool for check in checks for tool in (*check.uses, *check.needs)}
     mine = fold_found(replace(one, stamp="", asked="") for one in found if one.tool in used)
     notes = tuple(f"tools: {note}" for note in notes_of(mine))
-    return replace(plan, tools=mine, notes=(*plan.notes, *notes), verdicts=(*plan.verdicts, *mixed(mine, used)))
+    return replace(plan, tools=mine, notes=(*plan.notes, *notes), verdicts=(*plan.verdicts, *mixed(mine)))
 
 
-def mixed(found: Sequence[ToolFound], used: Mapping[str, str]) -> list[Verdict]:
-    """A warning for each tool that is not the same on all nodes, about those that differ from most. used: tool -> the
-    check that stands for it."""
+def mixed(found: Sequence[ToolFound]) -> list[Verdict]:
+    """A warning for each tool that is not the same on all nodes, about those that differ from most."""
     verdicts = []
-    for tool, check in used.items():
+    for tool in dict.fromkeys(one.tool for one in found):
         groups: dict[str, list[str]] = {}
         for one in found:
             if one.tool == tool and not one.problem:
@@ -321,7 +320,7 @@ def mixed(found: Sequence[ToolFound], used: Mapping[str, str]) -> list[Verdict]:
         told = "; ".join(f"{_short(v)} on {fold(nodes)}" for v, nodes in groups.items() if v != most)
         rest = tuple(n for v, nodes in groups.items() if v != most for n in nodes)
         verdicts.append(Verdict(
-            check, Subject(rest), Status.WARN, f"{tool} is {told}, and {_short(most)} on the other "
+            "tools", Subject(rest), Status.WARN, f"{tool} is {told}, and {_short(most)} on the other "
             f"{plural(len(groups[most]), 'node')}", basis="plan"))
     return verdicts
 

@@ -214,8 +214,8 @@ def test_a_step_that_could_not_have_its_modules_says_so() -> None:
 def test_a_mixed_cluster_is_a_warning_about_those_that_differ() -> None:
     tools = [found("t", "n1 n2 n3", "v7.4"), found("t", "n4", "v5.9"), found("t", "n5", "", problem="is not there: x"),
              found("same", "n1", "v1.0", way="site.toml"), found("same", "n2", "v1.0")]
-    (warning,) = mixed(tools, {"t": "osu", "same": "other"})
-    assert (warning.status, warning.subject.nodes) == (Status.WARN, ("n4",))
+    (warning,) = mixed(tools)
+    assert (warning.check, warning.status, warning.subject.nodes) == ("tools", Status.WARN, ("n4",))
     assert warning.reason == "t is 5.9 on n4, and 7.4 on the other 3 nodes"
     assert notes_of(tools)[:2] == ("t 7.4 (PATH)", "t 5.9 (PATH)")
     plan = with_tools(Plan("s", ("n1", "n2"), ()), [found("t", "n1", "v6.06", stamp="1 2"), found("t", "n2", "v6.06")],
@@ -249,6 +249,19 @@ def test_only_the_steps_of_the_tool_are_in_its_container() -> None:
     for pyxis, name, by in ((True, "nvcr.io#x:1", "pyxis"), (False, "docker://nvcr.io/x:1", "apptainer")):
         ways = [s.way for s in steps_of(site, [found("t", "n1 n2", "", path="/opt/t")], check(steps), pyxis=pyxis)]
         assert ways == [Way(image=name, by=by), Way()]
+
+
+def test_node_checks_in_containers_of_pyxis_have_turns_of_their_own() -> None:
+    site = Site(tools={"t": Tool(container="x")})
+    checks = {name: replace(check((Step((name,)),), needs=(name,)), name=name, scope=Scope.NODE) for name in "tu"}
+    checks["v"] = replace(checks["t"], name="v")
+    nodes = ("n1", "n2")
+    tools = {n: {"t": "t", "u": "u"} for n in nodes}
+    facts = Facts({n: NodeView(n) for n in nodes}, tools=tools, site=site, pyxis=True)
+    plan = make_plan(Suite("s", "s", tuple(SuiteEntry((n,)) for n in checks)), checks, facts, nodes)
+    by_id = {t.id: t for t in plan.tests}
+    stages = [[(by_id[i].check, by_id[i].subject.nodes[0]) for i in s.tests] for s in plan.jobs[0].stages]
+    assert stages == [[("u", "n1"), ("u", "n2")], [("t", "n1"), ("t", "n2")], [("v", "n1"), ("v", "n2")]]
 
 
 def test_a_tool_in_two_places_is_found_in_both() -> None:
