@@ -347,3 +347,23 @@ def test_whatever_is_asked_nothing_false_passes(value: object, check: str, name:
     if verdict.status in (Status.PASS, Status.WARN):
         assert isinstance(value, (int, float))
         assert verdict.limit and verdict.limit.min and verdict.limit.min <= value
+
+
+def test_no_figure_of_a_good_machine_would_fail_what_is_derived() -> None:
+    from hpcadmin import ceilings
+    from hpcadmin.catalogue import MEASURED, load_known
+    from hpcadmin.derived import derive
+    judged = 0
+    for known in load_known():
+        found = ceilings.gpus(known.hardware) if known.check.startswith("nccl_") else ()
+        if known.kind != MEASURED or not known.ranks or not known.nodes or not found or known.transport == "EFA":
+            continue                     # of EFA those nodes have other ports than are made here
+        gpu = found[0]
+        links = links_of(node("a", gpu.name, known.ranks // known.nodes, {"A100": "NV12"}.get(gpu.family, "NV18"),
+                              [port(f"mlx5_{i}", gpu.port_gbps) for i in range(gpu.ports)]))
+        m = busbw(known.value, known.nodes, known.ranks, known.size_bytes or GIB)
+        made = derive(known.check, m, (links,), apart=known.nodes > 1)
+        if made.limit and made.limit.min:
+            judged += 1
+            assert known.value >= made.limit.min, (known, made.limit)
+    assert judged > 20
