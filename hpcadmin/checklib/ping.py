@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hpcadmin import checklib as lib
 from hpcadmin.check import Measurement, ParseError, Reading
 
-_HEAD = re.compile(r"PING (\S{1,255}?) ?\((\S{1,255}?)\):? ?(?:from \S{1,80}(?: \S{1,30})?: )?"
+_HEAD = re.compile(r"PING (\S{1,255}?) ?\((?:\S{1,255} \()?(\S{1,255}?)\)\)?:? ?(?:from \S{1,80}(?: \S{1,30})?: )?"
                    r"(\d{1,6})(?:\((\d{1,6})\))?(?: data)? bytes")
 _STATS = re.compile(r"(\S{1,20}) packets transmitted, (\S{1,20})(?: packets)? received"
                     r"((?:, [+ ]?\S{1,20} (?:duplicates|corrupted|errors|total|damaged packets|out of order))*)"
