@@ -87,7 +87,8 @@ UDP buffer size:  208 KByte (default)
     ("iperf3: interrupt - the client has terminated\n", "the client has terminated"),
     ("bash: iperf3: command not found\n", "command not found"),
     ('{\n\t"start":\t{\n\t\t"connected":\t[],\n\t\t"version":\t"iperf 3.9"\n\t},\n\t"intervals":\t[],\n'
-     '\t"end":\t{\n\t},\n\t"error":\t"error - the server is busy running a test. try again later"\n}\n', "the server is busy"),
+     '\t"end":\t{\n\t},\n\t"error":\t"error - the server is busy running a test. try again later"\n}\n',
+     "the server is busy"),
     ("[  5]   0.00-10.00  sec  11,0 GBytes  9,41 Gbits/sec                  receiver\n", "is not a number"),
     ("connect failed: Connection refused\n", "Connection refused"), ("", "empty"), ("hello\n", "no output of iperf"),
 ])
