@@ -26,7 +26,7 @@ pytestmark = pytest.mark.rdma
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-FILES = ("guest.sh", "suite.toml", "site.toml")
+FILES = ("guest.sh", "suite.toml", "kin.toml", "site.toml")
 STAGES = ("device", "slurm", "perftest", "validate")
 TIMEOUT_S = 600.0         # for a machine that does much else; alone it takes a quarter of this
 NODES = tuple(NodeView(name, hostname=name, rdma_devices=("rxe0",)) for name in ("n1", "n2"))
@@ -154,12 +154,41 @@ def test_validate_measures_over_soft_roce_through_sbatch(left: Left) -> None:
     assert measurement["value"] > 0
     assert (measurement["unit"], measurement["transport"]) == ("Gb/s", "RoCE RC")
     assert left.text("validate/pass.status") == "0\n"
-    folder = left.shared / "share/hpcadmin/runs" / report["run"]
+    folder = left.shared / "share/hpcadmin/first" / report["run"]
     raw = folder / verdict["outputs"][0].split("#")[0]
     assert "RDMA_Write BW Test" in raw.read_text(encoding="utf-8", errors="replace")
     for node in json.loads((folder / "inventory.json").read_text(encoding="utf-8"))["nodes"]:
         assert [(nic["rdma"], nic["link_layer"], nic["state"]) for nic in node["nics"] if nic["rdma"]] == [
             ("rxe0", "Ethernet", "ACTIVE")]
+
+
+@pytest.mark.parametrize(("check", "title"), [
+    ("ib_read_bw", "RDMA_Read BW Test"), ("ib_send_bw", "Send BW Test"), ("ib_write_lat", "RDMA_Write Latency Test"),
+    ("ib_send_lat", "Send Latency Test")])
+def test_validate_measures_the_kin_over_soft_roce(left: Left, check: str, title: str) -> None:
+    """Measured, whole and over RoCE; and not judged, since no limit is known for software emulation."""
+    report = left.validated("kin")
+    assert left.text("validate/kin.status") == "3\n"
+    [verdict] = [v for v in report["verdicts"] if v["check"] == check and v["basis"] != "peers"]
+    assert verdict["status"] == "UNJUDGED", verdict
+    assert "no limit known" in verdict["reason"]
+    measurement = verdict["measurement"]
+    what = ("t_typical", "us", 2) if "_lat" in check else ("bandwidth", "Gb/s", 65536)
+    assert (measurement["name"], measurement["unit"], measurement["size_bytes"]) == what
+    assert 0 < measurement["value"] < (1e6 if "_lat" in check else 100)     # emulation takes no second, nor is it fast
+    assert (measurement["rail"], measurement["transport"]) == ("rxe0", "RoCE RC")
+    raw = left.shared / "share/hpcadmin/runs" / report["run"] / verdict["outputs"][0].split("#")[0]
+    assert title in raw.read_text(encoding="utf-8", errors="replace")
+
+
+def test_links_of_soft_roce_are_up(left: Left) -> None:
+    report = left.validated("kin")
+    verdicts = [v for v in report["verdicts"] if v["check"] == "ib_links"]
+    assert {n for v in verdicts for n in v["subject"]["nodes"]} == {"n1", "n2"}
+    assert {v["status"] for v in verdicts} <= {"PASS", "WARN"}, verdicts
+    told = {(m["measurement"]["name"], m["measurement"]["value"]) for m in report["measurements"]
+            if m["check"] == "ib_links"}
+    assert {("state", "ACTIVE"), ("physical_state", "LinkUp"), ("link_layer", "Ethernet")} <= told
 
 
 @pytest.mark.parametrize("case", ["no_device", "killed"])
