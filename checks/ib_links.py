@@ -88,7 +88,7 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         before, after = [], before
     output = lib.require(after, count=1)[0]
     if "# hpcadmin ib_links" not in output.text and not context.nodes:
-        return _alone(output.text, context)
+        return _alone(output.text)
     node = context.nodes[0] if context.nodes else NodeView(output.node)
     looks = _looks(output, node)
     earlier = _looks(lib.require(before, count=1)[0], node) if before else looks
@@ -121,7 +121,8 @@ def _looks(output: Output, node: NodeView) -> list[links_text.Look]:
 def _measured(first: links_text.Look, last: links_text.Look, node: NodeView, *, load: bool) -> list[Measurement]:
     where = Subject((node.name,) if node.name else ())
     found = links_facts.facts(last.ports, node)
-    links_facts.facts(first.ports, node)                  # damage there is damage too
+    if any(first.ports[name].told != port.told for name, port in last.ports.items() if name in first.ports):
+        links_facts.facts(first.ports, node)              # damage there is damage too
     pairs = [(first.ports[name], port, Subject(where.nodes, name)) for name, port in last.ports.items()
              if name in first.ports]
     for before, now, subject in pairs:
@@ -138,8 +139,9 @@ def _measured(first: links_text.Look, last: links_text.Look, node: NodeView, *, 
     return found
 
 
-def _alone(text: str, context: Context) -> list[Measurement]:
-    reading = read(text, context)
+def _alone(text: str) -> list[Measurement]:
+    """Of a file whose node nobody knows."""
+    reading = read(text, Context(nodes=(NodeView("file"),)))
     if reading.problems and not reading.usable:
         raise ParseError(reading.problems[0])
     return list(reading.measurements)

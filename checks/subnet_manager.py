@@ -17,6 +17,7 @@ an error, never passed. RoCE has no subnet manager: nodes without an InfiniBand 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -36,6 +37,7 @@ from hpcadmin.check import (
 from hpcadmin.checklib import links_text, subnets
 from hpcadmin.checklib.links import INFINIBAND, Port
 
+_PORT = re.compile(r"[A-Za-z0-9_.-]{1,64}/[0-9]{1,3}\Z")
 PORTS = r"""
 PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
@@ -226,7 +228,7 @@ def _runs(text: str) -> dict[tuple[str, str], list[tuple[str, list[str]]]]:
     for line in lines[lines.index("# hpcadmin subnet_managers 1") + 1:lines.index("# end subnet_managers")]:
         words = line.split()
         if line.startswith("run: "):
-            if len(words) != 4:
+            if len(words) != 4 or not _PORT.match(words[2]):
                 raise ParseError(f"a line is cut off: {lib.shown(line)}")
             runs = found.setdefault((words[1], words[2]), [])
             runs.append((words[3], []))

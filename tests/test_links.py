@@ -309,3 +309,10 @@ def test_what_is_no_text_about_ports(text: str) -> None:
 def test_a_long_text_is_read_in_time(tmp_path: Path) -> None:
     noise = "x" * 300 + "\n"
     assert read(noise * 20_000 + PORTS).sound
+
+
+def test_a_pasted_text_is_judged_port_by_port() -> None:
+    found = CHECK.parse([Output(PORTS.replace("Active", "Down", 1).replace("LinkUp", "Polling", 1))], Context())
+    assert verdicts(found, NodeView("file"))["state mlx5_0/1"][0] is Status.FAIL
+    with pytest.raises(ParseError, match="cut off"):
+        CHECK.parse([Output(PORTS[:-30])], Context())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hpcadmin.check import ParseError
 from hpcadmin.text import printable
@@ -91,28 +92,43 @@ class Port:
 
 
 def _word(port: Port, key: str, known: tuple[str, ...]) -> str:
-    """The canonical word of "4: ACTIVE" or "Active"; the number and the word must be of one thing."""
-    text = port.says(key)
+    word, why = _canonical(port.says(key), known)
+    if why:
+        raise ParseError(f"{port.name}: {key} {printable(port.told[key], limit=40)!r} {why}")
+    return word
+
+
+@lru_cache(maxsize=1024)
+def _canonical(text: str, known: tuple[str, ...]) -> tuple[str, str]:
+    """The canonical word of "4: ACTIVE" or "Active", or what is wrong with it: number and word must be of one thing."""
     number, colon, rest = text.partition(": ")
-    word = (rest if colon else text).strip()
+    word = (rest if colon else text).strip().lower().replace(" ", "")
     named = {name.lower().replace(" ", ""): name for name in known}
-    found = named.get(word.lower().replace(" ", "")) or _OTHER_WORDS.get(word.lower().replace(" ", ""), "")
+    found = named.get(word) or _OTHER_WORDS.get(word, "")
     if found not in known:
-        raise ParseError(f"{port.name}: {key} {printable(text, limit=40)!r} is unknown")
+        return "", "is unknown"
     if colon and number != str(known.index(found)):
-        raise ParseError(f"{port.name}: {key} {printable(text, limit=40)!r} contradicts itself")
-    return found
+        return "", "contradicts itself"
+    return found, ""
 
 
 def read_rate(text: str, where: str) -> Rate:
     """400, "400 Gb/sec (4X NDR)", "40 (FDR10)"; what does not agree with its own lanes and speed is refused."""
+    rate = _rate(text)
+    if isinstance(rate, str):
+        raise ParseError(f"{where}: rate {printable(text, limit=40)!r} {rate}")
+    return rate
+
+
+@lru_cache(maxsize=1024)
+def _rate(text: str) -> Rate | str:
     match = _RATE.match(text)
     if not match or not float(match[1]):
-        raise ParseError(f"{where}: rate {printable(text, limit=40)!r} is not one")
+        return "is not one"
     rate = Rate(float(match[1]), int(match[2]) if match[2] else None, match[3] or match[4] or "")
     if rate.lanes is not None and rate.lanes not in _WIDTHS:
-        raise ParseError(f"{where}: rate {text!r} has a width that there is not")
+        return "has a width that there is not"
     if rate.lanes and rate.speed in _LANE and abs(rate.lanes * _LANE[rate.speed] / rate.gbps - 1) > 0.02:
-        raise ParseError(f"{where}: rate {text!r} contradicts itself: {rate.lanes} lanes of {rate.speed} are "
-                         f"{rate.lanes * _LANE[rate.speed]:g} Gb/s")
+        lanes = f"{rate.lanes} lanes of {rate.speed}"
+        return f"contradicts itself: {lanes} are {rate.lanes * _LANE[rate.speed]:g} Gb/s"
     return rate

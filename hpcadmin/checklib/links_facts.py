@@ -18,12 +18,12 @@ def facts(ports: Mapping[str, Port], node: NodeView) -> list[Measurement]:
     """State, link, layer, rate, width and LIDs of every port. ParseError for words and numbers that are none."""
     known = {view.name: view for view in node.ports}
     every = [port for port in ports.values() if port.told]
-    found: list[Measurement] = []
+    kinds: dict[tuple[str, ...], list[Port]] = {}
     for port in every:
-        one = _Place(port, every, known.get(port.name))
-        subject = Subject((node.name,) if node.name else (), port.name)
-        found += [replace(m, subject=subject) for m in one.facts()]
-    return found
+        kinds.setdefault(port.kind, []).append(port)
+    where = (node.name,) if node.name else ()
+    return [m for alike in kinds.values() for port in alike
+            for m in _Place(port, every, alike, known.get(port.name), Subject(where, port.name)).facts()]
 
 
 def missing(ports: Mapping[str, Port], node: NodeView, earlier: Mapping[str, Port] | None = None) -> list[Measurement]:
@@ -57,17 +57,21 @@ class _Place:
     where the ports beside it do better.
     """
 
-    def __init__(self, port: Port, every: Sequence[Port], view: PortView | None) -> None:
-        self.port, self.every, self.view = port, every, view
-        self.alike = [other for other in every if other.kind == port.kind]
+    def __init__(self, port: Port, every: Sequence[Port], alike: Sequence[Port], view: PortView | None,
+                 subject: Subject) -> None:
+        self.port, self.every, self.alike, self.view, self.subject = port, every, alike, view, subject
+
+    def _told(self, name: str, value: float | str, expected: float | str | None, unit: str = "", *,
+              key: bool = True, said: Sequence[str] = ()) -> Measurement:
+        return Measurement(name, value, unit, subject=self.subject, expected=expected, key=key, warnings=tuple(said))
 
     def facts(self) -> Iterator[Measurement]:
         yield self._state()
         if self.port.active:
-            yield Measurement("physical_state", self.port.link, expected="LinkUp")
+            yield self._told("physical_state", self.port.link, "LinkUp")
         if self.port.layer:
             layer = self.view.link_layer if self.view else ""
-            yield Measurement("link_layer", self.port.layer, expected=layer or None, key=bool(layer))
+            yield self._told("link_layer", self.port.layer, layer or None, key=bool(layer))
         if self.port.active:                    # what is printed of a port that is down means nothing
             yield self._rate()
             yield from self._width()
@@ -76,14 +80,14 @@ class _Place:
     def _state(self) -> Measurement:
         state, link = self.port.state, self.port.link if "phys_state" in self.port.told else ""
         if state == "ACTIVE":
-            return Measurement("state", state, expected="ACTIVE")
+            return self._told("state", state, "ACTIVE")
         if state in _NO_SM:
-            return Measurement("state", state, expected="ACTIVE", warnings=(_NO_SM[state],))
+            return self._told("state", state, "ACTIVE", said=(_NO_SM[state],))
         why = self._wanted() if state == "DOWN" else "it is in no state that a port stays in"
         told = f"its link is {link}" if link else "it is down"
         if why:
-            return Measurement("state", state, expected="ACTIVE", warnings=(f"{told}; {why}",))
-        return Measurement("state", state, expected=state, warnings=(
+            return self._told("state", state, "ACTIVE", said=(f"{told}; {why}",))
+        return self._told("state", state, state, said=(
             f"{self.port.name} is {state}: {told}; nothing says that it should be up",))
 
     def _wanted(self) -> str:
@@ -114,8 +118,7 @@ class _Place:
                 expected = max(expected or 0.0, fastest)
         if known and rate > known:
             said.append(f"faster than in the inventory ({known:g})")
-        return Measurement("rate", _plain(rate), "Gb/s", expected=None if expected is None else _plain(expected),
-                           warnings=tuple(said))
+        return self._told("rate", _plain(rate), None if expected is None else _plain(expected), "Gb/s", said=said)
 
     def _width(self) -> Iterator[Measurement]:
         """InfiniBand ports have four lanes, or two where one was split on purpose; Ethernet has any number."""
@@ -129,7 +132,7 @@ class _Place:
             if rate.lanes == 2 and rate.speed in _SPLIT and same:
                 right = f"{rate.lanes}X"
                 said.append(f"{rate.lanes} of 4 lanes, as of a port that was split")
-        yield Measurement("width", f"{rate.lanes}X", expected=right, warnings=tuple(said))
+        yield self._told("width", f"{rate.lanes}X", right, said=said)
 
     def _lids(self) -> Iterator[Measurement]:
         if self.port.layer != INFINIBAND:
@@ -138,9 +141,9 @@ class _Place:
             if key in self.port.told:
                 lid = self.port.lid(key)
                 good = 0 < lid <= MOST_LID or lid > 0xFFFF       # longer ones are Omni-Path's
-                yield Measurement(key, "assigned" if good else f"{lid}: none", expected="assigned")
+                yield self._told(key, "assigned" if good else f"{lid}: none", "assigned")
                 if key == "sm_lid" and good:
-                    yield Measurement("sm_lid_number", lid, key=False)
+                    yield self._told("sm_lid_number", lid, None, key=False)
 
 
 def _plain(number: float) -> float:

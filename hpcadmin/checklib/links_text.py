@@ -14,11 +14,11 @@ from hpcadmin.text import printable
 MOST_LINES = 200_000
 _CARD_FILES = ("hca_type", "board_id", "fw_ver", "node_type")
 _PORT_FILES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
-_SYS = re.compile(r"([A-Za-z0-9_.-]{1,64})/(?:ports/([0-9]{1,3})/)?([a-z_]{1,12}/)?([A-Za-z0-9_]{1,64}):(.{0,300})\Z")
+_SYS = re.compile(r"([A-Za-z0-9_.-]{1,64})/(?:ports/([0-9]{1,3})/)?([a-z_]{1,12}/)?([A-Za-z0-9_]{1,64}): *(.{0,300})\Z")
 _GREP = re.compile(r"(?:[a-z]{0,10}grep: )(.{1,300}): ([A-Z][A-Za-z ]{2,60})\Z")
-_CA = re.compile(r"CA:? '([^']{1,64})'\Z")
+_CA = re.compile(r"CA:? '([A-Za-z0-9_.-]{1,64})'\Z")
 _PORT = re.compile(r"Port ([0-9]{1,3}):\Z")
-_STATUS = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,3}) status:?\Z", re.IGNORECASE)
+_STATUS = re.compile(r"Infiniband device '([A-Za-z0-9_.-]{1,64})' port ([0-9]{1,3}) status:?\Z", re.IGNORECASE)
 _PERF = re.compile(r"# Port (?:extended )?counters: (?:Lid ([0-9]{1,5})|DR path .{1,300}?) port ([0-9]{1,3})\b")
 _PERF_LINE = re.compile(r"([A-Za-z0-9]{3,40}):\.{2,60}(\S.{0,60}|)\Z")
 _COMPLAINT = re.compile(r"(?:ibpanic|ibwarn|iberror|ibstat|ibstatus|perfquery|sysfs)\b.{0,40}:")
@@ -59,7 +59,10 @@ class Look:
 
     def port(self, device: str, number: str) -> Port:
         name = f"{device}/{int(number)}"
-        return self.ports.setdefault(name, Port(name))
+        port = self.ports.get(name)
+        if port is None:
+            port = self.ports[name] = Port(name)
+        return port
 
 
 # --- our own output -------------------------------------------------------------------------------------------------
@@ -92,15 +95,13 @@ def _own_look(lines: Sequence[str]) -> Look:
 
 def _sys_line(look: Look, line: str) -> bool:
     """Takes a line "mlx5_0/ports/1/state:4: ACTIVE", whatever path is before it; whether it was one."""
-    rest = line.rpartition("/infiniband/")[2].removeprefix("./")
-    match = _SYS.match(rest)
+    match = _SYS.match(line.rpartition("/infiniband/")[2].removeprefix("./") if line[0] in "/." else line)
     if match is None:
         refused = _GREP.match(line)
         if refused and "/" in refused[1]:
             look.problems.append(f"{printable(refused[1], limit=80)} cannot be read: {refused[2]}")
         return bool(refused)
     device, number, folder, name, value = match.groups()
-    value = value.strip()
     if number is None:
         return not folder and name in _CARD_FILES and _card(look, device, name, value)
     if folder in ("counters/", "hw_counters/"):
