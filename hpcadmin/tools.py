@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from posixpath import basename, dirname
+from pathlib import PurePosixPath
+from posixpath import dirname
 
 from hpcadmin.check import Check, Status, Step, Subject, Verdict, Way
 from hpcadmin.hosts import fold
@@ -32,6 +33,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 }
 PYXIS, APPTAINER = "pyxis", "apptainer"
 MPICC = "mpicc"
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _BAD_WORDS = re.compile(r"error|warn|fail|cannot|couldn.t|could not|unable|recogni|unknown|invalid|illegal|usage|"
                         r"no such|not found|denied|abort|signal", re.IGNORECASE)
 _NAMED = re.compile(r"\b(?:version\b[^0-9\n]{0,12}|v)\d{1,4}\.\d", re.IGNORECASE)
@@ -150,7 +152,7 @@ def _answer(lines: Sequence[str], *, whole: bool) -> Answer:
         words.get("where", words.get("place", "")), "place" in words, printable(words.get("stamp", ""), limit=60),
         "noexec" in words, "foreign" in words, "odd" in words, tuple(lacks), "same" in words,
         "\n".join(line[1:] for line in lines if line.startswith("|")),
-        int(status) if status.isascii() and status.isdigit() else None, whole)
+        int(status) if len(status) < 4 and status.isascii() and status.isdigit() else None, whole)
 
 
 def found_from(ask: Ask, node: str, answer: Answer | None, before: ToolFound | None = None, *,
@@ -277,9 +279,16 @@ def ways_of(check: Check, nodes: Sequence[str], site: Site, paths: Mapping[str, 
         if tool.container and name != MPICC:
             by = runtime_for(tool.container, pyxis=pyxis)
             boxes.update({word: Way(image=image_for(tool.container, by), by=by) for word in (*where, name) if word})
-        elif len(where) > 1:                    # the step has the bare name; its folders come after those of PATH
-            folders.update((dirname(path), None) for path in where if path and basename(path) == name)
+        elif len(where) > 1:                    # the step has the bare name; these folders come after those of PATH
+            folders.update((dirname(path), None) for path in where if _off_path(name, path))
     return Way(tuple(modules), tuple(folders)), boxes
+
+
+def _off_path(tool: str, path: str) -> bool:
+    """Whether a user's PATH may lack the folder of it. Only folders that we know: a node's word is no reason to look
+    into others on all nodes."""
+    file = PurePosixPath(path)
+    return file.name == tool and (str(file.parent) in _SBIN or any(file.match(place) for place in places_of(tool)))
 
 
 def set_out(step: Step, ways: tuple[Way, dict[str, Way]]) -> Step:

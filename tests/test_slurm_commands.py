@@ -78,6 +78,13 @@ def test_several_leaves(text: str, several: bool, commands: Path) -> None:
     assert CommandLine().topology() is several
 
 
+def test_pyxis_is_known_by_its_option(commands: Path) -> None:
+    stand_in(commands, "srun", "echo '      --container=path'")         # Slurm's own one, for OCI bundles
+    assert not CommandLine().starts_containers()
+    stand_in(commands, "srun", "echo '      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH'")
+    assert CommandLine().starts_containers()
+
+
 def test_partitions() -> None:
     text = ("PartitionName=val AllowGroups=ALL Default=YES MaxTime=UNLIMITED State=UP TotalNodes=4\n"
             "PartitionName=short* AllowGroups=ALL Default=NO MaxTime=1-02:03:00 State=DOWN\n")

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpcadmin.check import Check, Context, NodeView, Role, Scope, Status, Step, Subject, Way
 from hpcadmin.frames import Frame
@@ -33,7 +35,6 @@ from hpcadmin.tools import (
     told_before,
     version_for,
     version_of,
-    ways_of,
     with_tools,
 )
 
@@ -265,13 +266,35 @@ def test_node_checks_in_containers_of_pyxis_have_turns_of_their_own() -> None:
 
 
 def test_a_tool_in_two_places_is_found_in_both() -> None:
-    tools = [found("t", "n1", "v1.0"), found("t", "n2", "v1.0", path="/opt/x y/t", way="its vendor's folder")]
     def steps(context: Context) -> tuple[Step, ...]:
-        return (Step((context.tools["t"],), Role.RANKS),)
-    made = replace(check(()), steps=steps)
-    (step,) = steps_of(Site(), tools, made)
-    assert (step.argv, step.way.folders) == (("t",), ("/usr/bin", "/opt/x y"))
-    assert ways_of(made, ("n1",), Site(), {"n1": {"t": "/usr/bin/t"}}, pyxis=False) == (Way(), {})
+        return (Step((context.tools["osu_bw"],), Role.RANKS),)
+    made = replace(check((), needs=("osu_bw",)), steps=steps)
+    place = "/opt/hpcx-v2.18/ompi/tests/osu-micro-benchmarks-7.4"
+
+    def way(*paths: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        tools = [found("osu_bw", f"n{n}", "v7.4", path=path) for n, path in enumerate(paths, 1)]
+        (step,) = steps_of(Site(), tools, made)
+        return step.argv, step.way.folders
+    assert way("/usr/bin/osu_bw", f"{place}/osu_bw") == (("osu_bw",), (place,))
+    assert way("/usr/sbin/osu_bw", "/sbin/osu_bw") == (("osu_bw",), ("/usr/sbin", "/sbin"))
+    assert way("/usr/bin/osu_bw", "/usr/bin/osu_bw") == (("/usr/bin/osu_bw",), ())
+    # What a node says of its PATH is no reason to look into that folder on another one.
+    assert way("/usr/bin/osu_bw", "/tmp/osu_bw") == (("osu_bw",), ())
+    assert way(f"{place}/osu_bw", f"{place}/../../../../../tmp/osu_bw") == (("osu_bw",), (place,))
+
+
+WORDS = ["tool osu_bw", "tool x", "where /a/osu_bw", "place \x1b/b", "stamp 1 2", "|v7.4", "|", "", "status 0", "status x",
+         "status 1" + "0" * 5000, "lacks libm.so", "end osu_bw", "end x", "same", "noexec", "odd", "where", "tool", "end "]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12), st.text(max_size=20))
+def test_whatever_a_node_says_is_read(lines: list[str], more: str) -> None:
+    answers = read_answers("\n".join([*lines, more]))
+    told = found_from(Ask("osu_bw", Tool(), ("-v",)), "n1", answers.get("osu_bw"))
+    assert bool(told.problem) or told.path.startswith("/")
+    assert f"{told.version}{told.problem}{told.path}{told.stamp}".isprintable()
+    if not told.problem:
+        assert "end osu_bw" in lines and "where /a/osu_bw" in lines
 
 
 def test_why_a_tool_cannot_be_used_is_the_reason_of_what_is_not_run() -> None:
