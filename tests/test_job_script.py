@@ -4,96 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from job_runs import SRUN, made, one, run, sh
 
-from hpcadmin.check import Check, Context, JobRequest, NodeView, Ready, Role, Scope, Step, Way
+from hpcadmin.check import Context, JobRequest, Ready, Role, Scope, Step
 from hpcadmin.errors import UsageError
 from hpcadmin.frames import Frame, encode, scan
-from hpcadmin.plan import MEET_S, make_plan
-from hpcadmin.plan_facts import Facts
-from hpcadmin.registry import Suite, SuiteEntry
+from hpcadmin.plan import MEET_S
 from hpcadmin.rundata import Plan
-from hpcadmin.slurm.script import JobOptions, expected_frames, render, render_own
-
-SRUN = r"""#!PYTHON
-import os, subprocess, sys
-from ClusterShell.NodeSet import NodeSet
-args, nodes, tasks = sys.argv[1:], [], 1
-while args and args[0].startswith("-"):
-    word = args.pop(0)
-    if word == "-w":
-        nodes = list(NodeSet(args.pop(0)))
-    elif word in ("-N", "-n", "-J"):
-        args.pop(0)
-    elif word.startswith("--ntasks-per-node="):
-        tasks = int(word.partition("=")[2])
-rank, running = 0, []
-for node in nodes:
-    for _ in range(tasks):
-        env = {**os.environ, "SLURMD_NODENAME": node, "SLURM_PROCID": str(rank)}
-        running.append(subprocess.Popen(args, env=env))
-        rank += 1
-sys.exit(max(p.wait() for p in running))
-"""
-Steps = Callable[[Context], tuple[Step, ...]]
-
-
-def sh(text: str, *words: str, **more: object) -> Step:
-    return Step(("sh", "-c", text, "sh", *words), **more)  # type: ignore[arg-type]
-
-
-def made(scope: Scope, steps: Steps, nodes: tuple[str, ...]) -> Plan:
-    check = Check("c", "c", scope, steps, lambda o, c: [])
-    suite = Suite("s", "s", (SuiteEntry(("c",)),))
-    return make_plan(suite, {"c": check}, Facts({n: NodeView(n) for n in nodes}), nodes)
-
-
-def run(plan: Plan, folder: Path, tmp_path: Path, shell: str = "sh", **options: object) -> dict[str, list[Frame]]:
-    """Render, run, and read all frames, by test."""
-    folder.mkdir(exist_ok=True)
-    tools = tmp_path / "tools"
-    tools.mkdir(exist_ok=True)
-    (tools / "srun").write_text(SRUN.replace("PYTHON", sys.executable))
-    (tools / "srun").chmod(0o755)
-    for name in ("squeue", "scancel"):
-        (tools / name).write_text("#!/bin/sh\n")
-        (tools / name).chmod(0o755)
-    if shell != "sh":
-        (tools / "sh").symlink_to(shutil.which(shell) or shell)
-    job = plan.jobs[0]
-    (folder / "script").write_text(render(
-        job, {t.id: t for t in plan.tests}, JobOptions("c", **options), folder))  # type: ignore[arg-type]
-    done = subprocess.run([shell, str(folder / "script")], env={
-        **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}, capture_output=True, timeout=60,
-        check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert (folder / "done").read_text().endswith(" 7\n")
-    found: dict[str, list[Frame]] = {}
-    keys = []
-    for log in sorted(folder.glob("*.log")):
-        result = scan(log.read_bytes(), log.name)
-        assert (result.problem, result.pending) == ("", "")
-        for frame in result.frames:
-            found.setdefault(frame.id, []).append(frame)
-            keys.append(frame.key)
-            assert log.name in ("driver.log", f"{frame.node}.log")
-    expected = expected_frames(plan.tests)
-    assert sorted(keys) == sorted((i, *key) for i, all_keys in expected.items() for key in all_keys)
-    assert not list(folder.glob(".tmp*"))
-    return found
-
-
-def through(plan: Plan, way: Way) -> Plan:
-    """The plan with this way to the tool of every step."""
-    return replace(plan, tests=tuple(replace(t, steps=tuple(replace(s, way=way) for s in t.steps)) for t in plan.tests))
-
-
-def one(plan: Plan, tmp_path: Path) -> Frame:
-    return run(plan, tmp_path / "job", tmp_path)["t0001"][0]
+from hpcadmin.slurm.script import JobOptions, render, render_own
 
 
 @pytest.mark.parametrize("shell", [s for s in ("dash", "bash") if shutil.which(s)])
@@ -360,111 +282,3 @@ def test_steps_of_jobs_are_bound_as_slurm_binds_them(tmp_path: Path) -> None:
     text = render_own(own_plan("true").jobs[0], own_plan("true").tests[0], JobOptions("c"), tmp_path, [])
     line = next(line for line in text.splitlines() if line.startswith("own t0001 "))
     assert "--cpu-bind" not in line and "--mpi=none" in line
-
-
-MODULE = """# a module command as Lmod's and Environment Modules' are: a shell function
-[ -z "$SLURM_NODELIST" ] || return       # OpenHPC's start file does nothing in a job
-module() {
-    case $1 in use) TREES=$2; export TREES; return ;; esac
-    case $2 in
-    bad*) printf '\\n%s\\n' "No module(s) found: $2" >&2; return 1 ;;
-    old) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2 ;;
-    end) exit 3 ;;
-    *) echo "Loading $2"; LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}$2; export LOADEDMODULES ;;
-    esac
-}
-"""
-SAYS = 'echo "$SLURMD_NODENAME $LOADEDMODULES $TREES ${SLURM_NODELIST:-} $*"'
-
-
-def module_steps(context: Context) -> tuple[Step, ...]:
-    both = [n.name for n in context.nodes]
-    return (sh(SAYS, "a b", role=Role.RANKS), sh(SAYS), sh("echo up; " + SAYS + "; sleep 0.1", role=Role.SERVER,
-            ready=Ready(text="up"), nodes=(both[0],)), sh(SAYS, role=Role.CLIENT, nodes=(both[1],)))
-
-
-@pytest.mark.deep
-def test_modules_are_around_every_kind_of_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "init it").write_text(MODULE)
-    monkeypatch.setenv("SLURM_NODELIST", "n[1-2]")
-    plan = through(made(Scope.PAIR, module_steps, ("n1", "n2")), Way(("mpi/5.0", "osu/7.4"), ("/no where", "/x")))
-    options = {"modules_init": str(tmp_path / "init it"), "module_paths": ("/a b", "/c")}
-    frames = run(plan, tmp_path / "job with blank", tmp_path, **options)["t0001"]
-    told = "mpi/5.0:osu/7.4 /a b:/c n[1-2]"
-    assert {f.role: f.body.decode() for f in frames if f.role != "ranks"} == {
-        "each": f"n2 {told} \n", "server": f"up\nn1 {told} \n", "client": f"n2 {told} \n"}
-    ranks = next(f for f in frames if f.role == "ranks").body.decode().splitlines()
-    assert sorted(ranks) == [f"n1 {told} a b", f"n2 {told} a b"]
-    plan = made(Scope.NODE, lambda c: (sh(SAYS + '; echo "$PATH"'),), ("n1",))
-    alone = through(plan, Way(("a",), ("/no where", "/x")))
-    words = run(alone, tmp_path / "alone", tmp_path, **options)["t0001"][0].body.decode().splitlines()
-    assert words[0] == "n1 a /a b:/c n[1-2] " and words[1].endswith(":/no where:/x")
-
-
-@pytest.mark.parametrize(("module", "words"), [
-    ("bad/1", b"hpcadmin: module load bad/1: No module(s) found: bad/1 \n"),
-    ("old", b"hpcadmin: module load old loads nothing: ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile "
-            b"for 'old' \n"),
-    ("end", b"hpcadmin: the environment modules ended the shell\n"),
-])
-def test_a_module_that_fails_is_told_in_its_own_words(tmp_path: Path, module: str, words: bytes) -> None:
-    (tmp_path / "init").write_text(MODULE)
-    for kind, steps in ((Scope.NODE, (sh("echo ran"),)), (Scope.GROUP, (sh("echo ran", role=Role.RANKS),))):
-        plan = through(made(kind, lambda c, steps=steps: steps, ("n1",)), Way(("good", module)))  # type: ignore[misc]
-        frame = run(plan, tmp_path / kind.value, tmp_path, modules_init=str(tmp_path / "init"))["t0001"][0]
-        assert (frame.status, frame.body) == (78, words)
-
-
-def test_a_module_system_that_is_not_there_is_told(tmp_path: Path) -> None:
-    plan = through(made(Scope.NODE, lambda c: (sh("echo ran"),), ("n1",)), Way(("a",)))
-    frame = run(plan, tmp_path / "job", tmp_path, modules_init="/no/init")["t0001"][0]
-    assert (frame.status, frame.body) == (78, b"hpcadmin: /no/init, of [modules] init, cannot be read\n")
-
-
-def test_containers_of_apptainer_are_around_the_command_alone(tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "apptainer").write_text('#!/bin/sh\necho "apptainer $1 $2"; shift 2; exec "$@"\n')       # a stand-in
-    (tools / "apptainer").chmod(0o755)
-    way = Way(image="docker://nvcr.io/x:1", by="apptainer")
-    plan = through(made(Scope.PAIR, lambda c: (sh('echo "$0 $A"', env={"A": "b c"}), sh("echo rank", role=Role.RANKS)),
-                        ("n1", "n2")), way)
-    frames = run(plan, tmp_path / "job", tmp_path)["t0001"]
-    heads = {b"apptainer exec docker://nvcr.io/x:1\n"} if not Path("/dev/nvidiactl").exists() else {frames[0].body}
-    assert {f.body.split(b"\n")[0] + b"\n" for f in frames} <= heads
-    assert [f.body.split(b"\n")[1] for f in frames if f.role == "each"] == [b"sh b c", b"sh b c"]
-    (tools / "apptainer").unlink()
-    if not shutil.which("apptainer") and not shutil.which("singularity"):
-        frame = next(f for f in run(plan, tmp_path / "none", tmp_path)["t0001"] if f.role == "each")
-        assert frame.body == b"hpcadmin: neither apptainer nor singularity is there to start docker://nvcr.io/x:1\n"
-
-
-def test_containers_of_pyxis_are_options_of_the_srun_of_their_step(tmp_path: Path) -> None:
-    plan = made(Scope.PAIR, module_steps, ("n1", "n2"))
-    image = Way(image="nvcr.io#x:1", by="pyxis")
-    boxed = replace(plan.tests[0], steps=tuple(replace(s, way=image if n != 1 else Way())
-                                               for n, s in enumerate(plan.tests[0].steps)))
-    text = render(plan.jobs[0], {"t0001": boxed}, JobOptions("c", mpi="none"), tmp_path)
-    lines = [line.strip() for line in text[text.index("# 1. "):].splitlines()]
-    kinds = [line.split()[0] for line in lines if line.split() and line.split()[0] != "#"]
-    assert kinds[:6] == ["{", "ranks", "each", "IMAGE='nvcr.io#x:1'", "serve", "IMAGE='nvcr.io#x:1'"]
-    ranks = next(line for line in lines if line.startswith("ranks "))
-    assert " 'n[1-2]' '--container-image=nvcr.io#x:1' sh -c " in ranks
-    node = through(made(Scope.NODE, lambda c: (sh("true"),), ("n1",)), image)
-    text = render(node.jobs[0], {"t0001": node.tests[0]}, JobOptions("c"), tmp_path)
-    assert "by_node 1" not in text and "IMAGE='nvcr.io#x:1'\n    each t0001 0 60 1 n1 sh -c true sh\n" in text
-
-
-@pytest.mark.deep
-def test_pyxis_gets_the_run_folder_for_what_runs_beside_the_tool(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for srun keeps its options; the container itself is not there."""
-    plan = through(made(Scope.PAIR, module_steps, ("n1", "n2")), Way(image="nvcr.io#x:1", by="pyxis"))
-    keeps = f"open({str(tmp_path / 'words')!r}, 'a').write('\\t'.join(sys.argv[1:]) + '\\n')"
-    monkeypatch.setitem(globals(), "SRUN", SRUN.replace("args, nodes, tasks =", f"{keeps}\nargs, nodes, tasks ="))
-    frames = run(plan, tmp_path / "job with blank", tmp_path)["t0001"]
-    assert len(frames) == 5
-    said = [line.split("\t") for line in (tmp_path / "words").read_text().splitlines()]
-    assert len(said) == 4 and all("--container-image=nvcr.io#x:1" in words for words in said)
-    mounts = f"--container-mounts={tmp_path}/job with blank:{tmp_path}/job with blank"
-    assert sum(mounts in words for words in said) == 3

@@ -283,8 +283,9 @@ def test_a_tool_in_two_places_is_found_in_both() -> None:
     assert way(f"{place}/osu_bw", f"{place}/../../../../../tmp/osu_bw") == (("osu_bw",), (place,))
 
 
-WORDS = ["tool osu_bw", "tool x", "where /a/osu_bw", "place \x1b/b", "stamp 1 2", "|v7.4", "|", "", "status 0", "status x",
-         "status 1" + "0" * 5000, "lacks libm.so", "end osu_bw", "end x", "same", "noexec", "odd", "where", "tool", "end "]
+WORDS = ["tool osu_bw", "tool x", "where /a/osu_bw", "place \x1b/b", "stamp 1 2", "|v7.4", "|", "", "status 0",
+         "status x", "status 1" + "0" * 5000, "lacks libm.so", "end osu_bw", "end x", "same", "noexec", "odd", "where",
+         "tool", "end "]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12), st.text(max_size=20))
