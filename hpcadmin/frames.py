@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAGIC = b"HPCADMIN-FRAME 1 "
 MAX_HEADER_BYTES = 1024
@@ -143,6 +143,7 @@ class Collector:
     def __init__(self, expected: Mapping[str, Iterable[tuple[int, str, str]]]) -> None:
         self._expected = {test: frozenset(keys) for test, keys in expected.items()}
         self._frames: dict[str, dict[tuple[int, str, str], Frame]] = {test: {} for test in self._expected}
+        self._packed: set[str] = set()
         self.problems: list[str] = []
         self.contradictions: dict[str, str] = {}
 
@@ -169,7 +170,20 @@ class Collector:
     def frames(self, test: str) -> tuple[Frame, ...]:
         """The test's frames in the order of its steps, then nodes."""
         have = self._frames[test]
-        return tuple(have[key] for key in sorted(have))
+        frames = tuple(have[key] for key in sorted(have))
+        return tuple(replace(f, body=zlib.decompress(f.body)) for f in frames) if test in self._packed else frames
+
+    def forget(self, test: str, *, needed: bool = False) -> None:
+        """Keep that the frames came, and not their bodies: they have been read, and a large run has many. needed: they
+        are to be read once more, and kept small until then."""
+        have = self._frames[test]
+        for key, frame in () if test in self._packed else have.items():
+            have[key] = replace(frame, body=zlib.compress(frame.body, 1) if needed else b"")
+        if needed:
+            self._packed.add(test)
+        elif test in self._packed:
+            self._packed.remove(test)
+            self.forget(test)
 
     def missing(self, test: str) -> tuple[tuple[int, str, str], ...]:
         return tuple(sorted(self._expected[test] - set(self._frames[test])))

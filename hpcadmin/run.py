@@ -26,7 +26,7 @@ from hpcadmin.run_look import Seen, Wanted, accepted_inventory, look_job, needed
 from hpcadmin.run_nodes import Selection, select
 from hpcadmin.run_own import OwnJobs, own_jobs
 from hpcadmin.run_progress import Progress
-from hpcadmin.run_results import read_result
+from hpcadmin.run_results import judged, read_result
 from hpcadmin.run_tools import keep, read_known, tools_file
 from hpcadmin.rundata import (
     Measured,
@@ -346,6 +346,7 @@ class _Run:
         first = run.tests[test_id].before
         before = run.collector.frames(first) if first in run.tests and not run.why_missing(first) else ()
         self._keep(run.tests[test_id], run.collector.frames(test_id), run.why_missing(test_id), before=before)
+        run.forget(test_id)
 
     def _keep(self, test: PlannedTest, frames: Sequence[Frame], missing: str, not_run: str = "",
               before: Sequence[Frame] = ()) -> None:
@@ -358,9 +359,9 @@ class _Run:
             self.s.progress.failure(f"{test.check} {test.subject} not run: {not_run}")
         else:
             result = read_result(test, frames, missing, check, context, before=before)
-        self.results[test.id] = result
         append_lines(self.folder.path, "measurements.jsonl",
                      [Measured(test.id, test.check, test.attempt, m) for m in result.measurements])
+        self.results[test.id] = replace(result, measurements=judged(result.measurements))
         if result.error:
             self.s.progress.failure(f"{test.check} {test.subject}: {result.error}")
 

@@ -55,6 +55,7 @@ class JobRun:
             frames = {test: [key for key in keys if key[0] == self.job.step] for test, keys in frames.items()}
         self.collector = Collector(frames)
         self._tests = [t.id for t in mine]
+        self._first = {t.before for t in mine if t.before}       # their outputs are read once more, with a later test's
         self._stage_of = {i: n for n, stage in enumerate(self.job.stages) for i in stage.tests}
         self._stage_said = -1
         self._done = 0
@@ -190,6 +191,14 @@ class JobRun:
             self._done += 1
             self._say(test)
             self.on_test(test)
+
+    def forget(self, test: str) -> None:
+        """The test has been read: its outputs are on disk, and need not be kept in memory."""
+        self.collector.forget(test, needed=test in self._first)
+        first = self.tests[test].before
+        if first in self._first:
+            self._first.remove(first)
+            self.collector.forget(first)
 
     def _say(self, test: str) -> None:
         if self.job.step is not None:

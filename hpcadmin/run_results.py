@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,6 +34,12 @@ def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check:
             error = printable(str(exc), limit=500)
     return TestResult(test, measurements, error, outputs=outputs, simulated=simulated,
                       silent=bool(error) and not missing and all(map(_silent, frames)))
+
+
+def judged(measurements: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
+    """Those that can change a verdict; the rest is on disk and need not be kept. All, where none can."""
+    return tuple(m for m in measurements if m.key or m.expected is not None or m.warnings or (
+        isinstance(m.value, float) and not math.isfinite(m.value))) or measurements
 
 
 def _silent(frame: Frame) -> bool:

@@ -75,6 +75,9 @@ class Trouble:
 
 def troubles(text: str) -> list[Trouble]:
     """The lines around an answer that tell of a lost GPU or driver."""
+    low = text[:MAX_BYTES].lower()
+    if not any(word in low for word in _BROKEN):        # as of nearly all answers: no line is looked at
+        return []
     found = []
     for line in lines_of(text[:MAX_BYTES]):
         line = line.rpartition(">")[2] if line.startswith("<") else line  # noqa: PLW2901
