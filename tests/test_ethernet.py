@@ -128,6 +128,33 @@ def test_json_that_contradicts_itself_is_refused() -> None:
     assert not read("[" * 100_000 + "{").usable and not read('{"start": ' * 50_000).usable
 
 
+def test_a_server_tells_what_it_saw_itself() -> None:
+    """The sender's side of UDP knows no loss; the receiver's side of TCP does not know what was sent."""
+    flow = {"start": 0, "end": 1.0, "seconds": 1.0, "bytes": 1003200, "bits_per_second": 8025600.0}
+    nothing = {**flow, "bytes": 0, "bits_per_second": 0}
+    counts = {"jitter_ms": 0.01, "lost_packets": 0, "packets": 836, "lost_percent": 0}
+    none = {"jitter_ms": 0, "lost_packets": 0, "packets": 0, "lost_percent": 0}
+    start = {"connected": [{"local_host": "192.0.2.1", "remote_host": "192.0.2.2"}], "version": "iperf 3.21",
+             "accepted_connection": {"host": "192.0.2.2", "port": 1}}
+    asked = {"num_streams": 1, "duration": 1, "omit": 0, "bytes": 0, "blocks": 0, "bidir": 0}
+
+    def text(protocol: str, reverse: int, end: dict) -> str:
+        return json.dumps({"start": {**start, "test_start": {**asked, "protocol": protocol, "reverse": reverse}},
+                           "intervals": [{"streams": [flow], "sum": flow}], "end": end}, indent=1)
+
+    sends = read(text("UDP", 1, {"streams": [{"udp": {**flow, **counts}}], "sum": {**flow, **counts},
+                                 "sum_sent": {**flow, **counts}, "sum_received": {**nothing, **none}}))
+    assert "how many datagrams were lost is not told" in str(sends.problems)
+    assert not [m for m in sends.measurements if m.name == "loss"]
+    gets = read(text("UDP", 0, {"streams": [{"udp": {**nothing, **counts}}], "sum": {**nothing, **counts},
+                                "sum_sent": {**nothing, **none}, "sum_received": {**flow, **counts}}))
+    assert gets.sound and [m.value for m in gets.measurements if m.name == "total_datagrams"] == [836]
+    tcp = read(text("TCP", 0, {"streams": [{"sender": nothing, "receiver": flow}], "sum_sent": nothing,
+                               "sum_received": flow}))
+    assert [(m.value, m.mode) for m in tcp.measurements if m.name == "bandwidth"] == [
+        (0.008026, "TCP, 1 stream, receiver")]
+
+
 def test_json_of_3_0_has_fewer_figures() -> None:
     """Numbers with six digits, no receiver's clock, no sender's flags."""
     flow = {"start": 0, "end": 5.00008, "seconds": 5.00008, "bytes": 16245572, "bits_per_second": 2.59925e+07}
@@ -153,6 +180,10 @@ def test_pings_of_every_make() -> None:
     six = ping.parse("PING fd00::1(n1 (fd00::1)) 1452 data bytes\n1460 bytes from n1: icmp_seq=1 ttl=64 time=0.1 ms\n"
                      "1 packets transmitted, 1 received, 0% packet loss, time 0ms\nrtt min/avg/max/mdev = 1/1/1/0 ms\n")
     assert (six.host, six.address, six.whole, six.loss, six.problems) == ("fd00::1", "fd00::1", 1500, 0.0, [])
+    bsd = ping.parse("PING6(88=40+8+40 bytes) ::1 --> ::1\n48 bytes from ::1, icmp_seq=0 hlim=64 time=0.035 ms\n"
+                     "1 packets transmitted, 1 packets received, 0.0% packet loss\n"
+                     "round-trip min/avg/max/std-dev = 0.035/0.035/0.035/0.000 ms\n")
+    assert (bsd.whole, bsd.loss, bsd.problems, bsd.doubts) == (88, 0.0, [], [])
     box = ping.parse("PING 192.0.2.1 (192.0.2.1): 56 data bytes\n2 packets transmitted, 2 packets received, 0% packet "
                      "loss\nround-trip min/avg/max = 0.066/0.208/0.350 ms\n")
     assert (box.loss, box.whole) == (0.0, 84)

@@ -17,7 +17,7 @@ _NEAR = 0.02            # what bytes, seconds and rate of one row may differ by:
 _SAME = 1e-5            # sums: older versions print large numbers with six digits
 _MOST_DOCUMENTS = 20_000
 _MOST_WRONG = 4
-_REALLY_TWICE = ("sock_bufsize", "sndbuf_actual", "rcvbuf_actual")     # once a stream, by 3.12 and others
+_REALLY_TWICE = ("sock_bufsize", "sndbuf_actual", "rcvbuf_actual", "target_bitrate")     # by 3.12 and others
 _WORDS = ('"test_start"', '"sum_sent"', '"sum_received"', '"system_info"', '"intervals"', '"event"', '"cookie"')
 
 
@@ -185,7 +185,7 @@ def _flow(part: _Part, end: str, way: str) -> Rate:
 
 def _tcp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
     sent, received = end.part(f"sum_sent{suffix}"), end.part(f"sum_received{suffix}")
-    theirs = received if run.reverse else sent      # a server is not always told what the client counted
+    theirs = received if run.reverse or suffix else sent      # a server is not always told what the client counted
     for part, name in ((received, "receiver"), (sent, "sender")):
         if server and part is theirs and not part.data.get("bytes"):
             run.notes.append(f"the server's side: the {name} is not told")
@@ -194,7 +194,7 @@ def _tcp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
     if "retransmits" in sent.data:
         run.retransmits[way] = sent.whole("retransmits")
     for name, total in (("sender", sent), ("receiver", received)):
-        ends = [one.part(name) for one in end.parts("streams") if not way or _way(one, name) == way]
+        ends = [one.part(name) for one in end.parts("streams") if not way or _way(one.part(name), server=server) == way]
         moved = sum(one.number("bytes") for one in ends)
         if len(ends) != run.streams:
             raise ParseError(f"{len(ends)} streams in the end where {run.streams} were asked for")
@@ -202,8 +202,9 @@ def _tcp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
             raise ParseError(f"{total.name}.bytes is not the sum of the streams")
 
 
-def _way(stream: _Part, name: str) -> str:
-    return "TX-C" if stream.part(name).data.get("sender") else "RX-C"
+def _way(stream: _Part, *, server: bool) -> str:
+    """Of a test both ways: whether the client sends it (each end says of itself whether it sends)."""
+    return "TX-C" if bool(stream.data.get("sender")) != server else "RX-C"
 
 
 def _udp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
@@ -214,19 +215,24 @@ def _udp(run: Run, end: _Part, suffix: str, way: str, *, server: bool) -> None:
         for key in ("packets", "lost_packets", "jitter_ms", "lost_percent"):
             if part is not None and (key in part.data or part is total):
                 part.number(key)
-    _flow(total, "sum", way)
+    if total.number("bytes") or not server:      # a server is not always told what the client counted
+        _flow(total, "sum", way)
     if received is not None and received.data.get("bytes"):
         run.rates.append(_flow(received, "receiver", way))
     if sent is not None and not (server and not sent.data.get("bytes")):
         run.rates.append(_flow(sent, "sender", way))
     elif sent is None and received is None:
         run.rates.append(_flow(total, "receiver" if server or run.reverse else "sender", way))
-    _udp_loss(run, end, total, received, way)
+    sends = server and (run.reverse or bool(suffix))
+    if not sends:
+        _udp_loss(run, end, total, received, way, server=server)
+    elif not run.doubts:
+        run.doubts.append("the sender's side: how many datagrams were lost is not told")
 
 
-def _udp_loss(run: Run, end: _Part, total: _Part, received: _Part | None, way: str) -> None:
+def _udp_loss(run: Run, end: _Part, total: _Part, received: _Part | None, way: str, *, server: bool) -> None:
     streams = [one.part("udp") for one in end.parts("streams")]
-    mine = [one for one in streams if not way or ("TX-C" if one.data.get("sender") else "RX-C") == way]
+    mine = [one for one in streams if not way or _way(one, server=server) == way]
     if len(mine) != run.streams:
         raise ParseError(f"{len(mine)} streams in the end where {run.streams} were asked for")
     counts = received if received is not None and received.number("packets") else total

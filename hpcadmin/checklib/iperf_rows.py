@@ -14,7 +14,7 @@ ROW = re.compile(r"\[ {0,3}(\d{1,5}|SUM)(?:-\d{1,4})?\] ?(?:\[(?:([RT]X)-([CS])|
                   r"(\S{1,24}?)- ?(\S{1,24}) +sec +(\S{1,24}) +([KMGT]?)(Bytes|bytes) +"
                   r"(\S{1,24}) +([KMGT]?)(bits|Bytes)/sec *(.*)$")
 LOOKS = re.compile(r"\[ {0,3}(?:\d{1,5}|SUM)\S{0,12}\].{0,200}?(?:/sec|\bsec\b)")
-LOSS = re.compile(r"(\S{1,24}) ms +(\S{1,24}?)/ ?(\S{1,24}) +\((\S{1,16}?)%\)")
+LOSS = re.compile(r"(\S{1,24}) ms +(\S{1,24}?)/ {0,9}(\S{1,24}) +\((\S{1,16}?)%\)")
 HEAD = re.compile(r"\[ {0,3}ID\].{0,20}Interval +Transfer +(?:Bitrate|Bandwidth)")
 _FIGURE = re.compile(r"\(?\d{1,20}(?:\.\d{1,20})?(?:/\d{0,20}(?:\.\d{1,20})?)*%?\)?$")
 _FACTOR = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

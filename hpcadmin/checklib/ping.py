@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from hpcadmin import checklib as lib
 from hpcadmin.check import Measurement, ParseError, Reading
 
-_HEAD = re.compile(r"PING (\S{1,255}?) ?\((?:\S{1,255} \()?(\S{1,255}?)\)\)?:? ?(?:from \S{1,80}(?: \S{1,30})?: )?"
+_HEAD = re.compile(r"PING (\S{1,255}?) ?\((?:\S{1,255} \()?(\S{1,255}?)\)\)?:? ?(?:from \S{1,80}(?: [a-z]\S{1,30})? ?: )?"
                    r"(\d{1,6})(?:\((\d{1,6})\))?(?: data)? bytes")
+_HEAD6 = re.compile(r"PING6\((\d{1,6})=\d{1,3}\+8\+(\d{1,6}) bytes\) \S{1,255} --> (\S{1,255})")      # BSD, macOS
 _STATS = re.compile(r"(\S{1,20}) packets transmitted, (\S{1,20})(?: packets)? received"
                     r"((?:, [+ ]?\S{1,20} (?:duplicates|corrupted|errors|total|damaged packets|out of order))*)"
                     r", (\S{1,20})% packet loss")
 _TIMES = re.compile(r"(?:rtt|round-trip)\s+min/avg/max(?:/(?:mdev|stddev|std-dev))? = (\S{1,90}?) ?ms")
-_REPLY = re.compile(r"(?:\[[\d.]{1,20}\] )?\d{1,6} bytes from ")
+_REPLY = re.compile(r"(?:\[[\d.]{1,20}\] )?\d{1,6} bytes from .{0,300}\btime[=<]")
 _MTU = re.compile(r"\bmtu ?[=:] ?(\d{2,6})", re.I)
 _PATH = re.compile(r"^/\S{0,200}/(?=ping)")
 _COUNT = re.compile(r"[+ ](\d{1,9}) (duplicates|corrupted|errors)")
@@ -62,7 +63,7 @@ class Ping:
 
 
 def is_ping(text: str) -> bool:
-    return "packets transmitted" in text or re.search(r"(?m)^(?:PING \S|ping6?: )", text) is not None
+    return "packets transmitted" in text or re.search(r"(?m)^(?:PING6?[ (]\S|ping6?: )", text) is not None
 
 
 def parse(text: str) -> Ping:
@@ -83,14 +84,19 @@ def parse(text: str) -> Ping:
 
 def _fill(found: Ping, lines: Sequence[str]) -> None:
     heads = [m for m in map(_HEAD.match, lines) if m]
+    six = [m for m in map(_HEAD6.match, lines) if m]
     ends = [m for m in map(_STATS.search, lines) if m]
-    if len(heads) > 1 or len(ends) > 1:
-        raise ParseError(f"{max(len(heads), len(ends))} runs of ping in one text")
-    if not heads:
+    if len(heads) + len(six) > 1 or len(ends) > 1:
+        raise ParseError(f"{max(len(heads) + len(six), len(ends))} runs of ping in one text")
+    if not heads and not six:
         raise ParseError(found.said[0] if found.said else "no output of ping")
-    head = heads[0]
-    found.host, found.address, found.size = lib.shown(head[1]), lib.shown(head[2]), int(head[3])
-    found.whole = int(head[4]) if head[4] else found.size + (48 if ":" in found.address else 28)
+    if six:
+        found.host = found.address = lib.shown(six[0][3])
+        found.whole, found.size = int(six[0][1]), int(six[0][2])
+    else:
+        head = heads[0]
+        found.host, found.address, found.size = lib.shown(head[1]), lib.shown(head[2]), int(head[3])
+        found.whole = int(head[4]) if head[4] else found.size + (48 if ":" in found.address else 28)
     if not ends:
         raise ParseError("no statistics: cut off, or killed")
     end = ends[0]
@@ -101,7 +107,7 @@ def _fill(found: Ping, lines: Sequence[str]) -> None:
         raise ParseError(f"{received} of {sent} packets are not a loss of {percent:g} %")
     found.duplicates = sum(int(count) for count, what in _COUNT.findall(end[3]) if what == "duplicates")
     replies = sum(1 for line in lines if _REPLY.match(line) and "DUP!" not in line)
-    if replies and replies != received:
+    if replies and replies not in (received, received + found.duplicates):
         found.doubts.append(f"{replies} replies are shown, {received} are counted")
     if re.search(r"\b[1-9]\d{0,8} corrupted", end[3]):
         found.doubts.append(f"packets came back changed: {lib.shown(end[0])}")
