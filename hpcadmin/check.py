@@ -413,6 +413,9 @@ class Check:
     second is judged by itself. Measurements of the second are of the state after the load, and what has grown since:
         before = [o for o in outputs if o.when == "before"]
         now = [o for o in outputs if o.when == "after"] or outputs
+
+    beside_load: for a check of nodes that looks at the GPUs while they work: it runs at the same time as the first load
+    on all GPUs of its node.
     """
 
     name: str
@@ -431,6 +434,7 @@ class Check:
     layouts: tuple[Layout, ...] = ()
     uses: tuple[str, ...] = ()
     again_after_load: bool = False
+    beside_load: bool = False
 
     @property
     def possible(self) -> tuple[Layout, ...]:

@@ -83,14 +83,32 @@ class _Layout:
         """Node checks, light groups (a broken launcher shows before hundreds of pairs do), pairs, the rest, and what
         the load has done to the nodes."""
         on_nodes = [c for c in choice.runs if self.checks[c.check].scope in _ON_NODES]
-        self._stage("nodes", "node checks", [i for c in on_nodes for turn in self._turns(c) for i in turn[1]])
+        beside = [(c, set(c.nodes)) for c in on_nodes if self.checks[c.check].beside_load]
+        at_once = [c for c in on_nodes if not self.checks[c.check].beside_load]
+        self._stage("nodes", "node checks", [i for c in at_once for turn in self._turns(c) for i in turn[1]])
         groups = [c for c in choice.runs if self.checks[c.check].scope in (Scope.GROUP, Scope.CLUSTER)]
         light = [c for c in groups if self.checks[c.check].impact is Impact.LIGHT]
         pairs = [c for c in choice.runs if self.checks[c.check].scope is Scope.PAIR]
         for one in (*light, *pairs, *(c for c in groups if c not in light)):
             for turn, ids in self._turns(one):
-                self._stage(turn.kind, f"{one.check} {turn.name}".rstrip(), ids)
+                self._stage(turn.kind, f"{one.check} {turn.name}".rstrip(), [*ids, *self._looks(one, turn, beside)])
+        why = "nothing in this suite loads all GPUs of the node"
+        self.verdicts += [plan_verdict(c.check, Subject((n,)), Status.NOT_RUN, why)
+                          for c, left in beside for n in c.nodes if n in left]
         self._after_load()
+
+    def _looks(self, load: Chosen, turn: Turn, beside: Sequence[tuple[Chosen, set[str]]]) -> list[str]:
+        """Tests of nodes that run beside these, on the nodes whose GPUs are all loaded for the first time."""
+        check = self.checks[load.check]
+        if check.impact is not Impact.LOAD or "gpu" not in check.needs or check.scope is not Scope.GROUP:
+            return []
+        nodes = [n for place in turn.places if place.layout is not Layout.RAILS for n in place.nodes]
+        found = []
+        for chosen, left in beside:
+            found += [self._test(self.checks[chosen.check], Place(Layout.NODE, (n,)), chosen)
+                      for n in nodes if n in left]
+            left.difference_update(nodes)
+        return found
 
     def _turns(self, chosen: Chosen) -> Iterator[tuple[Turn, list[str]]]:
         """The turns of a check with the ids of their tests; what is left out is a verdict."""

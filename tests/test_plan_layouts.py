@@ -261,6 +261,20 @@ def test_without_a_load_there_is_one_reading() -> None:
     assert [(t.check, t.when) for t in plan.tests] == [("count", ""), ("light", "")]
 
 
+def test_a_look_beside_the_first_load_of_each_nodes_gpus() -> None:
+    plan = plan_of(3, entry("nccl_allreduce", Layout.RAILS, Layout.GROUPS), entry("gpu_pcie"))
+    stages = {s.name: [t for t in plan.tests if t.id in s.tests] for s in plan.jobs[0].stages}
+    assert {name: [(t.check, t.subject.nodes) for t in tests[1:]] for name, tests in stages.items()} == {
+        "nccl_allreduce rail 0": [], "nccl_allreduce rail 1": [],
+        "nccl_allreduce 2 nodes": [("gpu_pcie", ("n1",)), ("gpu_pcie", ("n2",))],
+        "nccl_allreduce 3 nodes": [("gpu_pcie", ("n3",))]}
+    within = plan_of(2, entry("gpu_pcie"), entry("nccl_allreduce", Layout.NODE))
+    assert [len(s.tests) for s in within.jobs[0].stages] == [4] and within.verdicts == ()
+    nothing = plan_of(2, entry("gpu_pcie"), entry("ib_write_bw"))
+    assert [(v.status, v.subject.nodes) for v in nothing.verdicts] == [
+        (Status.NOT_RUN, ("n1",)), (Status.NOT_RUN, ("n2",))]
+
+
 # --- what the inventory tells of ports
 
 
