@@ -10,6 +10,7 @@ from hpcadmin import derived
 from hpcadmin.check import Limit, Measurement, Status, Subject, Verdict
 from hpcadmin.model import Inventory
 from hpcadmin.peers import impossible, lower_is_better, number_problem, peer_verdicts
+from hpcadmin.records import without_gc
 from hpcadmin.rundata import TestResult
 from hpcadmin.text import byte_size, number
 from hpcadmin.yardstick import Finder, Hardware, Yardstick
@@ -28,6 +29,11 @@ def judge(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inv
     Results whose test repeats another are not judged by themselves: a value is bad only if it was bad first and in
     every repetition. The first value stays in the verdict.
     """
+    with without_gc():
+        return _judge_all(results, limits, inventory)
+
+
+def _judge_all(results: Sequence[TestResult], limits: Sequence[Limit], inventory: Inventory | None) -> list[Verdict]:
     hardware = Hardware(inventory)
     finder = Finder(limits, hardware)
     again: dict[str, list[TestResult]] = {}

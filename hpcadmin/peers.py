@@ -95,17 +95,14 @@ class Sample(NamedTuple):
     value: float
     measurement: Measurement
     result: TestResult
-
-    @property
-    def entities(self) -> tuple[Subject, ...]:
-        nodes = self.subject.nodes
-        return tuple(Subject((n,)) for n in nodes) if len(nodes) == 2 and not self.subject.device else (self.subject,)
+    entities: tuple[Subject, ...]      # what it speaks of: the subject, or each of the two nodes
 
 
 def samples(results: Iterable[TestResult], hardware: Hardware) -> list[Sample]:
     """Every value that can be compared with peers at all."""
     found = []
     kinds: dict[tuple[bool, tuple[str, ...]], object] = {}
+    halves: dict[tuple[str, ...], tuple[Subject, ...]] = {}
     for result in results:
         test = result.test
         for m in result.measurements:
@@ -124,7 +121,10 @@ def samples(results: Iterable[TestResult], hardware: Hardware) -> list[Sample]:
             conditions = Conditions(
                 test.check, m.name, m.unit, m.size_bytes, m.direction, m.rail, m.binding, m.transport, m.mode, m.ranks,
                 m.nodes, at_once, len(nodes) == 2, kind, bool(result.simulated))
-            found.append(Sample(conditions, subject, float(m.value), m, result))
+            entities: tuple[Subject, ...] = (subject,)
+            if len(nodes) == 2 and not subject.device:
+                entities = halves.get(nodes) or halves.setdefault(nodes, tuple(Subject((n,)) for n in nodes))
+            found.append(Sample(conditions, subject, float(m.value), m, result, entities))
     return found
 
 
@@ -259,7 +259,8 @@ def _siblings(few: Iterable[Sample], hardware: Hardware,
             rates = {hardware.rate(n, rail) for n in nodes}
             if None not in rates:
                 key = (s.conditions._replace(rail=""), nodes, rail.rstrip("0123456789"), frozenset(rates))
-                groups.setdefault(key, []).append(s._replace(subject=Subject(nodes, rail)))
+                port = Subject(nodes, rail)
+                groups.setdefault(key, []).append(s._replace(subject=port, entities=(port,)))
     return groups
 
 

@@ -367,3 +367,18 @@ def test_no_figure_of_a_good_machine_would_fail_what_is_derived() -> None:
             judged += 1
             assert known.value >= made.limit.min, (known, made.limit)
     assert judged > 20
+
+
+def test_the_numbers_are_documented() -> None:
+    from pathlib import Path
+
+    from hpcadmin import derived, peers
+    text = (Path(__file__).parent.parent / "docs" / "judging.md").read_text()
+    rules = [getattr(derived, name) for name in dir(derived) if isinstance(getattr(derived, name), derived.Rule)]
+    groups = (derived.NVLINK, derived.NVSWITCH, derived.BRIDGE, derived.PCIE, derived.NETWORK)
+    tables = [rule for group in groups for rule in group.values()]
+    for rule in [*rules, *tables]:
+        assert f"{rule.share:.2f}" in text, rule
+    assert f"at least {peers.MIN_NODES} nodes, and {peers.MIN_NODES} values" in text
+    assert f"at least {peers.MIN_DISTANCE:.0%} from the median".replace("%", " %") in text
+    assert f"at least {peers.MIN_SPREADS:g} standard deviations, as {peers.MAD_TO_SIGMA} times" in text
