@@ -11,7 +11,7 @@ Asked of each node: `nvidia-smi -q -x`, `nvidia-smi nvlink -s` and `nvlink -e`. 
   `power_limit` (below the default: a warning);
 - PCIe: `pcie_width` and `pcie_gen`, expected the most that the link can. Where all GPUs of a node have fewer lanes and
   equally many, as some slots and virtual machines give them, that is a warning. A generation at which an idle GPU lets
-  its link rest is shown and not judged, for nothing is proven by it; lanes it keeps;
+  its link rest is shown and not judged, for nothing is proven by it (gpu_pcie looks under load); lanes it keeps;
 - where the suite puts the nodes under load, all of it again right after the load, and `grown_under_load` (nothing):
   errors of NVLinks, uncorrectable ECC errors, remapped rows and retired pages that came in between. What was sent
   again (replays and CRC errors of NVLinks, replays of PCIe) and a counter that was set back are a warning;
