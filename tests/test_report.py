@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from made_runs import (
 
 from hpcadmin.check import Measurement, Scope, Status, Step, Subject, Verdict
 from hpcadmin.judge import doubtful, judge
+from hpcadmin.model import Nic
 from hpcadmin.report import Options, formats
 from hpcadmin.report.summary import summarise
 from hpcadmin.rundata import PlannedEntry, PlannedTest, Run, SkippedNode, TestResult, read_run
@@ -408,3 +410,20 @@ def test_the_table_needs_neither_pandas_nor_jinja2(tmp_path: Path) -> None:
             "print(sorted({'pandas', 'jinja2', 'numpy', 'fabric'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_derived_limits_are_said_to_be_derived_in_every_form(good: bool, tmp_path: Path) -> None:
+    nodes = names(4)
+    ports = (Nic("mlx5_0", "mlx5_0", 1, "", "InfiniBand", rate_gbps=100.0),)
+    inv = inventory(nodes)
+    inv = replace(inv, nodes=tuple(replace(n, nics=ports) for n in inv.nodes))
+    path = write_run(tmp_path / "20260730-101500-network",
+                     [*node_results(nodes), *pair_results(lambda _a, _b: 4000.0 if good else 900.0, nodes)], nodes,
+                     limits=(), inv=inv)
+    run = read_run(path)
+    assert {(v.status, v.basis) for v in run.verdicts if v.check == "mpi_pingpong"} == {
+        (Status.PASS if good else Status.FAIL, "derived")}
+    for name, form in formats().items():
+        text = form.render(run, Options(width=100))
+        assert "derived: port mlx5_0 of 100 Gb/s" in text if name in ("csv", "json") else "(derived)" in text, name
