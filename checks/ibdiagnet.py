@@ -87,18 +87,22 @@ def _measured(told: ibdiagnet_run.Told, context: Context) -> list[Measurement]:
         elif not told.log.ended:
             if context.nodes:
                 raise ParseError(_OPEN)
-            found = [replace(m, warnings=(*m.warnings, _OPEN)) for m in found]
+            found = _doubted(found, _OPEN)
     if told.fabric is not None:
         of_base = list(ibdiagnet_csv.measured(told.fabric, ignored, told.left_out))
         if told.log is None:
             if context.nodes:
                 raise ParseError(_ALONE)
-            of_base = [replace(m, warnings=(*m.warnings, _ALONE)) for m in of_base]
+            of_base = _doubted(of_base, _ALONE)
         found += [*of_base, *_hosts(told.fabric, context)]
     if not any(m.key or m.expected is not None for m in found):
         raise ParseError("nothing of it can be judged")
     nodes = Subject(tuple(node.name for node in context.nodes))
     return [replace(m, subject=nodes) for m in found] if context.nodes else found
+
+
+def _doubted(found: Sequence[Measurement], why: str) -> list[Measurement]:
+    return [replace(m, warnings=(*m.warnings, why)) if m.key or m.expected is not None else m for m in found]
 
 
 def _slug(name: str) -> str:

@@ -33,9 +33,10 @@ _SAID = re.compile(r"-([EFW])-\s*(.*)")
 _NUMBER = r"(-?[0-9]{1,9}|N/?A)"
 _ROW = re.compile(rf"-I- (\S.{{0,80}}?)\s+{_NUMBER}\s+{_NUMBER}(?:\s+(\S.*))?\Z")
 _OLD_ROW = re.compile(r"\s*(\S.{0,80}?)\s+([0-9]{1,9})\s+([0-9]{1,9})\Z")
-_END = re.compile(r"-I- .{0,60}[Dd]atabase.{0,20}: *\S{1,1000}\.db_csv\Z")
+_END = re.compile(r"-I- [^:]{0,80}[Dd]atabase[^:]{0,80}: *\S{1,1000}\.db_csv\Z")
 _AFTER = "-I- You can find detailed errors/warnings in:"
 _OLD_END = re.compile(r"-I- Done\. Run time was [0-9]+ seconds?\.")
+_CLOSING = re.compile(r"finished with (?:errors|warnings)\Z")
 _FOUND = re.compile(r"Discovering \.\.\. (\d+) nodes \((\d+) Switches & (\d+) CA-s(?: & (\d+) Routers)?\) discovered\.")
 _TOTALS = {"Total Nodes": "nodes", "IB Switches": "switches", "IB Channel Adapters": "adapters"}
 _TOTAL = re.compile(r"(?:-I- )?(Total Nodes|IB Switches|IB Channel Adapters)\s*:\s*(\S+)\Z")
@@ -65,7 +66,8 @@ class Log:
     ended: bool = False
 
     def words(self, stage: str, kind: str) -> list[str]:
-        return self.said.get((stage, kind), [])
+        """Its lines, those that say no more than that there are some at the end."""
+        return sorted(self.said.get((stage, kind), []), key=lambda line: bool(_CLOSING.search(line)))
 
     @property
     def errors(self) -> list[str]:
@@ -87,8 +89,9 @@ def read(text: str) -> Log:
     while n < len(lines):
         line = lines[n]
         n += 1
-        if _RULE.match(line) and n < len(lines) and (heading := _heading(lines[n])):
-            n += 1
+        under = n + 1 if n + 1 < len(lines) and not lines[n].strip() else n
+        if _RULE.match(line) and under < len(lines) and (heading := _heading(lines[under])):
+            n = under + 1
             section = _OLD.get(heading, heading)
             if heading in (SUMMARY, REPORT):
                 if log.finished:
@@ -125,8 +128,14 @@ def _table(log: Log, lines: Sequence[str], n: int) -> int:
         raise ParseError(f"the table of stages begins with {shown(' '.join(head))!r}, which is not how it is known",
                          hint="the output is cut, or of a version that is not known")
     n += 1
-    while n < len(lines) and lines[n].strip() and not lines[n].startswith(_AFTER):
-        row = (_OLD_ROW if log.old else _ROW).match(lines[n])
+    form = _OLD_ROW if log.old else _ROW
+    while n < len(lines) and not lines[n].startswith(_AFTER):
+        row = form.match(lines[n])
+        if not lines[n].strip():
+            n += 1
+            if any(form.match(line) for line in lines[n:n + 3]):       # pasted with empty lines between
+                continue
+            break
         if not row:
             raise ParseError(f"a row of the table of stages cannot be read: {shown(lines[n])!r}",
                              hint="the output is cut or damaged")
