@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hpcadmin import derived
-from hpcadmin.check import Limit, Measurement, Status, Subject, Verdict
+from hpcadmin.check import DERIVED, Limit, Measurement, Status, Subject, Verdict
 from hpcadmin.model import Inventory
 from hpcadmin.peers import impossible, lower_is_better, number_problem, peer_verdicts
 from hpcadmin.records import without_gc
@@ -284,7 +284,8 @@ def _by_derived(m: Measurement, found: Yardstick) -> _Outcome:
     assert limit is not None  # noqa: S101
     outcome = replace(_by_limit(m, limit), basis="derived")
     if outcome.status is Status.FAIL:
-        return replace(outcome, reason=f"{outcome.reason}: {limit.source}")
+        what = limit.source.removeprefix(f"{DERIVED} ").split(", at least ")[0].split(" (")[0]
+        return replace(outcome, reason=f"{outcome.reason}: {what}")
     if outcome.status is Status.PASS and found.derived.remark:
         return replace(outcome, status=Status.WARN, reason=f"{_shown(m)}, {limit.text()}; {found.derived.remark}")
     return outcome
