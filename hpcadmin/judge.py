@@ -134,7 +134,8 @@ def _judge_test(result: TestResult, repetitions: Sequence[TestResult], finder: F
             place = sum(_kind(earlier) == _kind(m) for earlier in judged[:number_])
             outcome = _after_repetitions(outcome, m, place, repetitions, finder)
         outcomes.append((m, outcome))
-    verdicts += [_verdict(result, m, o, repetitions) for m, o in outcomes if not _vouched(m, o, outcomes)]
+    judged_at = _by_curve(outcomes)
+    verdicts += [_verdict(result, m, o, repetitions) for m, o in outcomes if not _vouched(m, o, judged_at)]
     return _with_side_values(result, verdicts, finder)
 
 
@@ -151,20 +152,25 @@ def _limit_at(result: TestResult, m: Measurement, finder: Finder) -> bool:
     return limit is not None and limit.size_bytes == m.size_bytes
 
 
-def _vouched(m: Measurement, outcome: _Outcome, outcomes: Sequence[tuple[Measurement, _Outcome]]) -> bool:
+def _by_curve(outcomes: Sequence[tuple[Measurement, _Outcome]]) -> dict[object, list[Limit]]:
+    """The limits that judged points of each curve at exactly their message sizes."""
+    found: dict[object, list[Limit]] = {}
+    for m, outcome in outcomes:
+        if outcome.basis == "limit" and outcome.limit and outcome.limit.size_bytes == m.size_bytes is not None:
+            found.setdefault(_curve(m), []).append(outcome.limit)
+    return found
+
+
+def _vouched(m: Measurement, outcome: _Outcome, judged_at: dict[object, list[Limit]]) -> bool:
     """A value without a limit needs none where another point of its curve was judged by one that it keeps as well: at a
     larger size a bandwidth is no lower, at a smaller size a time is no longer. It is kept and shown then."""
-    if outcome.status is not Status.UNJUDGED or outcome.basis or m.size_bytes is None or m.warnings:
+    if not judged_at or outcome.status is not Status.UNJUDGED or outcome.basis or m.size_bytes is None or m.warnings:
         return False
     lower = lower_is_better(m)
-    for other, found in outcomes:
-        limit, size = found.limit, other.size_bytes
-        if found.basis != "limit" or limit is None or size is None or size != limit.size_bytes:
-            continue
-        if _curve(other) != _curve(m):
-            continue
-        kept = _by_limit(replace(m, size_bytes=size), limit).status is Status.PASS
-        if kept and ((lower is False and m.size_bytes >= size) or (lower and m.size_bytes <= size)):
+    for limit in judged_at.get(_curve(m), ()):
+        size = limit.size_bytes or 0
+        if ((lower is False and m.size_bytes >= size) or (lower and m.size_bytes <= size)) and (
+                _by_limit(m, limit).status is Status.PASS):
             return True
     return False
 
@@ -255,8 +261,8 @@ def _beyond(result: TestResult, m: Measurement, finder: Finder) -> str:
 
 def _judge_value(result: TestResult, m: Measurement, finder: Finder) -> _Outcome:
     subject = _subject(result, m)
-    if subject is not result.test.subject:
-        strange = sorted(set(subject.nodes) - set(result.test.subject.nodes))
+    if subject.nodes != result.test.subject.nodes:
+        strange = sorted(set(subject.nodes) - finder.nodes_of(result.test))
         if strange:
             return _Outcome(Status.ERROR, f"{m.name} was measured on {', '.join(strange[:3])}, not a node of this test",
                             "output")

@@ -13,7 +13,7 @@ from hpcadmin.check import Limit, Measurement
 from hpcadmin.derived import Bounds, Derived
 from hpcadmin.model import Inventory, Node
 from hpcadmin.node_links import Links, links_of
-from hpcadmin.rundata import TestResult
+from hpcadmin.rundata import PlannedTest, TestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,13 @@ class Finder:
             self._by_check.setdefault(limit.check, []).append(limit)
         self._exact = {(x.check, x.measurement, x.unit, x.size_bytes) for x in limits if x.size_bytes is not None}
         self._known: dict[object, Yardstick] = {}
+        self._last: tuple[PlannedTest | None, frozenset[str]] = (None, frozenset())
+
+    def nodes_of(self, test: PlannedTest) -> frozenset[str]:
+        """The set is made once for all values of a test: of all nodes together there may be ten thousand of either."""
+        if self._last[0] is not test:
+            self._last = (test, frozenset(test.subject.nodes))
+        return self._last[1]
 
     def has_size(self, check: str, m: Measurement) -> bool:
         """Whether a limit is for exactly this message size."""

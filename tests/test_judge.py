@@ -1,6 +1,7 @@
 """Measurements, limits, expected values, peers and repetitions to verdicts."""
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -80,6 +81,15 @@ def test_expected_is_equality_of_like_with_like(value: object, expected: object,
     m = Measurement("gpus", value, expected=expected)  # type: ignore[arg-type]
     [verdict] = judge([one(m)], [])
     assert (verdict.status, verdict.basis) == (status, "expected")
+
+
+def test_a_test_of_ten_thousand_nodes_takes_no_time_by_their_square() -> None:
+    nodes = tuple(f"node{i:05d}" for i in range(10_000))
+    ranks = tuple(Measurement("ranks", 2, subject=Subject((n,)), expected=2) for n in nodes)
+    result = TestResult(PlannedTest("t0001", "mpi_hello", Subject(nodes), (), 2), ranks)
+    begin = time.process_time()
+    assert len(judge([result], [])) == 10_000
+    assert time.process_time() - begin < 5               # by the square it takes minutes
 
 
 def test_error_not_run_and_nothing_measured() -> None:
