@@ -17,6 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hpcadmin.errors import StoreError
 
+_INFINITE = float("inf")
 _SCALARS = frozenset({str, int, bool, type(None)})
 _NO_TYPES: frozenset[type] = frozenset()
 _LARGE = 1 << 20             # characters of a text
@@ -30,11 +31,11 @@ def to_plain(value: Any, *, sparse: bool = False) -> Any:
     sparse: without the fields that have their default value (reading puts them in again).
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _SCALARS or (kind is float and -_INFINITE < value < _INFINITE):
         return value
     if kind is tuple or kind is list:
         return [item if type(item) in _SCALARS else to_plain(item, sparse=sparse) for item in value]
-    if is_dataclass(kind):
+    if _IS_RECORD[kind]:
         return _plain_record(kind, value, sparse)
     if isinstance(value, Enum):
         return value.value
@@ -59,6 +60,16 @@ def _plain_record(kind: type, value: Any, sparse: bool) -> dict[str, Any]:
     return found
 
 
+class _Records(dict[type, bool]):
+    """Which types are records."""
+
+    def __missing__(self, kind: type) -> bool:
+        return self.setdefault(kind, is_dataclass(kind))
+
+
+_IS_RECORD = _Records()
+
+
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any], dict[str, Any]]:
     """(names, a getter of all of them, their default values)."""
@@ -69,9 +80,13 @@ def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any], dict[str,
     return names, attrgetter(*names) if names else lambda value: None, defaults
 
 
+_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def dumps(value: Any, *, indent: int | None = None, sparse: bool = False) -> str:
-    text = json.dumps(to_plain(value, sparse=sparse), indent=indent, ensure_ascii=False, allow_nan=False,
-                      separators=None if indent else (",", ":"))
+    plain = to_plain(value, sparse=sparse)
+    text = _LINE.encode(plain) if indent is None else json.dumps(
+        plain, indent=indent, ensure_ascii=False, allow_nan=False, separators=None if indent else (",", ":"))
     # Half of a surrogate pair (undecodable bytes of an output) becomes JSON's own escape: UTF-8 has no form for it.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

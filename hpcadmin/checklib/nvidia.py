@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hpcadmin.check import ParseError
@@ -33,6 +34,16 @@ class Gpu:
 
     def fact(self, name: str) -> str | None:
         """What is told of it; None where it is not told, "N/A" where the tool says so or has the section not."""
+        if name not in self._facts:
+            self._facts[name] = self._fact(name)
+        return self._facts[name]
+
+    @cached_property
+    def _facts(self) -> dict[str, str | None]:
+        """What was asked for once: everything is compared with all others of the node."""
+        return {}
+
+    def _fact(self, name: str) -> str | None:
         found = [self.told[place] for place in PLACES[name] if place in self.told]
         if found:
             return next((value for value in found if value not in NOT_TOLD), "N/A")

@@ -54,13 +54,12 @@ def read(text: str) -> tuple[list[Links], list[str]]:
     found: list[Links] = []
     strange: list[str] = []
     for line in lines_of(text[:MAX_BYTES]):
-        head, link, count = _GPU.match(line), _LINK.match(line), _COUNT.match(line)
-        if head:
+        if line.startswith("Link ") and found and ((link := _LINK.match(line)) or (count := _COUNT.match(line))):
+            _add(found[-1], link, None if link else count)
+        elif head := _GPU.match(line):
             found.append(Links(int(head[1]), head[2], head[3]))
         elif any(word in line.lower() for word in _NONE) and found:
             found[-1].without = True
-        elif (link or count) and found:
-            _add(found[-1], link, count)
         elif line:
             strange.append(printable(line, limit=120))
     if len({gpu.uuid for gpu in found}) != len(found):
@@ -125,7 +124,7 @@ def _errors(gpu: Links, subject: Subject) -> Measurement:
     bad: list[str] = []
     some: list[str] = []
     for (link, name), value in sorted(gpu.counts.items()):
-        if any(word in name for word in HARMLESS) or value == "0":
+        if value == "0" or any(word in name for word in HARMLESS):
             continue
         text = f"link {link}: {name} {printable(value, limit=40)}"
         (some if name in _SOME and re.fullmatch("[0-9]{1,18}", value) else bad).append(text)

@@ -109,7 +109,9 @@ def _of_lines(lines: Sequence[str]) -> tuple[list[Problem], list[str]]:
     """Lines that say what went wrong, wherever they stand; and those worth repeating."""
     problems: list[Problem] = []
     notes: list[str] = []
-    broken = [line for line in lines if not any(word in line.lower() for word in _HARMLESS)]
+    low = "\n".join(lines).lower()
+    harmless = [word for word in _HARMLESS if word in low]
+    broken = [line for line in lines if not any(word in line.lower() for word in harmless)] if harmless else lines
     limits = [line for line in broken if _LIMIT.search(line)]
     problems += [Problem(f"the program's own limit: {lib.shown(line)}", usable=True) for line in limits[:2]]
     for line in lib.fatal_lines([line for line in broken if line not in limits], also=BROKEN, limit=8):
@@ -119,13 +121,15 @@ def _of_lines(lines: Sequence[str]) -> tuple[list[Problem], list[str]]:
             notes.append(f"status {status[1]}: {_MEANING[int(status[1])]}")
     problems += [Problem(f"another MTU than asked for: {lib.shown(line)}", usable=True)
                  for line in lines if line.startswith(_LOWERED)][:1]
-    notes += list(dict.fromkeys(lib.shown(line) for line in lines if any(word in line for word in _TELLING)))[:6]
+    telling = [word for word in _TELLING if word.lower() in low]
+    notes += list(dict.fromkeys(lib.shown(line) for line in lines if any(word in line for word in telling)))[:6]
     return problems, notes
 
 
 def _binding(lines: Sequence[str]) -> str:
     """"GPU memory (NVIDIA H100 80GB HBM3)" where the program says that its buffer is there."""
-    if not any(word in line.lower() for line in lines for word in _GPU_BUFFER):
+    low = "\n".join(lines).lower()
+    if not any(word in low for word in _GPU_BUFFER):
         return ""
     name = next((m[1] or m[2] for m in map(_GPU.search, lines) if m), "")
     return f"GPU memory ({lib.shown(name)})" if name else "GPU memory"
