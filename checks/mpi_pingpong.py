@@ -145,6 +145,6 @@ def _measurements(rows: Sequence[tuple[int, float, float, float, float]], pair: 
 
 CHECK = Check(
     name="mpi_pingpong", title="MPI latency and bandwidth between two nodes", scope=Scope.PAIR,
-    builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8}, steps=steps, parse=parse,
+    builds=("mpi_pingpong",), params={"max_bytes": 1048576, "seconds": 0.8, "rdma": "auto"}, steps=steps, parse=parse,
     read=read, seconds=1.5, doc=__doc__ or "", layouts=mpi_start.PAIR_LAYOUTS, uses=mpi_start.USES,
 )

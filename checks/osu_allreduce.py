@@ -29,6 +29,6 @@ def read(text: str, context: Context) -> Reading:
 
 CHECK = Check(
     name=NAME, title="MPI all-reduce over all nodes (OSU)", scope=Scope.GROUP, impact=Impact.LOAD,
-    needs=(NAME,), params={"tasks_per_node": 1}, probe=(NAME, "--version"), steps=steps, parse=parse,
+    needs=(NAME,), params={"tasks_per_node": 1, "rdma": "auto"}, probe=(NAME, "--version"), steps=steps, parse=parse,
     read=read, seconds=20.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
 )

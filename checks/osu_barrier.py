@@ -29,6 +29,6 @@ def read(text: str, context: Context) -> Reading:
 
 CHECK = Check(
     name=NAME, title="MPI barrier over all nodes (OSU)", scope=Scope.GROUP,
-    needs=(NAME,), params={"tasks_per_node": 1}, probe=(NAME, "--version"), steps=steps, parse=parse,
+    needs=(NAME,), params={"tasks_per_node": 1, "rdma": "auto"}, probe=(NAME, "--version"), steps=steps, parse=parse,
     read=read, seconds=5.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
 )

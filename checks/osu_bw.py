@@ -29,7 +29,7 @@ def read(text: str, context: Context) -> Reading:
 
 CHECK = Check(
     name=NAME, title="MPI bandwidth between two nodes (OSU)", scope=Scope.PAIR, impact=Impact.LOAD,
-    needs=(NAME,), params={"buffers": "host"}, probe=(NAME, "--version"), steps=steps, parse=parse, read=read,
-    seconds=8.0, doc=__doc__ or "", layouts=osu.PAIR_LAYOUTS,
-    uses=osu.USES,
+    needs=(NAME,), params={"buffers": "host", "rdma": "auto"},
+    probe=(NAME, "--version"), steps=steps, parse=parse, read=read, seconds=8.0, doc=__doc__ or "",
+    layouts=osu.PAIR_LAYOUTS, uses=osu.USES,
 )

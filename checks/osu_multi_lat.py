@@ -30,7 +30,7 @@ def read(text: str, context: Context) -> Reading:
 
 CHECK = Check(
     name=NAME, title="MPI latency of many pairs (OSU)", scope=Scope.PAIR,
-    needs=(NAME,), params={"tasks_per_node": 1, "buffers": "host"}, probe=(NAME, "--version"), steps=steps, parse=parse,
-    read=read, seconds=10.0, doc=__doc__ or "", layouts=osu.PAIR_LAYOUTS,
-    uses=osu.USES,
+    needs=(NAME,), params={"tasks_per_node": 1, "buffers": "host", "rdma": "auto"},
+    probe=(NAME, "--version"), steps=steps, parse=parse, read=read, seconds=10.0, doc=__doc__ or "",
+    layouts=osu.PAIR_LAYOUTS, uses=osu.USES,
 )

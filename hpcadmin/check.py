@@ -250,9 +250,13 @@ class Context:
 
     @property
     def rdma_expected(self) -> bool:
-        """Whether messages between the nodes must go by RDMA: each of them has a port for it that is up."""
-        between = len(self.nodes) > 1 and not self.simulated
-        return between and all(any(p.up for p in n.ports) if n.ports else n.rdma_devices for n in self.nodes)
+        """Whether messages between the nodes must go by RDMA: each of them has a port for it that is up. A suite says
+        otherwise with rdma = "yes" or "no"."""
+        said = self.param_str("rdma", "auto")
+        if len(self.nodes) < 2 or self.simulated or said == "no":
+            return False
+        there = all(any(p.up for p in n.ports) if n.ports else n.rdma_devices for n in self.nodes)
+        return there or said == "yes"
 
     def param_int(self, name: str, default: int) -> int:
         value = self.params.get(name, default)
@@ -362,6 +366,7 @@ class Limit:
     site: bool = False               # of the site's own file: wins over the catalogue's
     transport: str = ""              # how the transport must begin ("IB", "RoCE", "EFA"); "" = any
     versions: str = ""               # software it was measured with, for the reader
+    memory: str = ""                 # where the buffers lie: "host" or "GPU"; "" = any
 
     def text(self) -> str:
         parts = []

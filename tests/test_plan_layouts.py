@@ -302,6 +302,7 @@ def test_rdma_is_expected_where_every_node_has_a_port_that_is_up(one: str, other
     assert Context(nodes).rdma_expected is wanted
     assert not Context(nodes[:1]).rdma_expected and not Context((nodes[0], NodeView("n3"))).rdma_expected
     assert not Context((nodes[0], replace(nodes[1], simulated="8xH100"))).rdma_expected
+    assert not Context(nodes, {"rdma": "no"}).rdma_expected and Context(nodes, {"rdma": "yes"}).rdma_expected
     assert Context((nodes[0], NodeView("n3", rdma_devices=("mlx5_0",)))).rdma_expected is (one == "ACTIVE" or not one)
 
 

@@ -252,7 +252,7 @@ def check(name: str, *, title: str, doc: str) -> Check:
     of = COLLECTIVES[name]
     return Check(
         name=name, title=title, scope=Scope.GROUP, impact=Impact.LOAD, needs=("gpu", of.program),
-        params={"min_bytes": 1 << 20, "max_bytes": 1 << 33}, steps=partial(steps_of, of=of),
+        params={"min_bytes": 1 << 20, "max_bytes": 1 << 33, "rdma": "auto"}, steps=partial(steps_of, of=of),
         parse=partial(parse, of=of), read=partial(reading, of=of), seconds=30.0, doc=doc, layouts=LAYOUTS)
 
 

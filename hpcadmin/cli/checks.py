@@ -48,6 +48,7 @@ def show(obj: dict[str, Any], name: str, as_json: bool) -> int:
         return 0
     facts = {"scope": f"{check.scope.value}, {check.impact.value}", "needs": ", ".join(check.needs) or "nothing",
              "builds": ", ".join(check.builds), "takes": f"about {check.seconds:g} s",
+             "over": ", ".join(layout.value for layout in check.possible),
              "parameters": ", ".join(f"{k} = {v!r}" for k, v in check.params.items())}
     click.echo(f"{check.name}: {check.title}\n")
     click.echo("".join(f"  {key + ':':<12}{text}\n" for key, text in facts.items() if text))
@@ -134,8 +135,8 @@ def _check(obj: dict[str, Any], name: str) -> Check:
 
 def _record(check: Check) -> dict[str, Any]:
     return {"name": check.name, "title": check.title, "scope": check.scope.value, "impact": check.impact.value,
-            "needs": check.needs, "builds": check.builds, "params": dict(check.params), "seconds": check.seconds,
-            "doc": check.doc}
+            "over": [layout.value for layout in check.possible], "needs": check.needs, "builds": check.builds,
+            "params": dict(check.params), "seconds": check.seconds, "doc": check.doc}
 
 
 def _text(file: str) -> tuple[str, bool]:
