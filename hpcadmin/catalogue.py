@@ -161,6 +161,8 @@ def _problem(limit: Limit) -> str:
         return f"a limit in {limit.unit} needs size_bytes: a bandwidth without its message size says nothing"
     if limit.unit in SIZED and not limit.min:
         return "a bandwidth needs min above zero: with less, a dead link would pass"
+    if limit.memory not in ("", "host", "GPU"):
+        return f"memory {limit.memory!r} is neither 'host' nor 'GPU'"
     if not 0 <= limit.tolerance <= MOST_TOLERANCE:
         return f"tolerance {limit.tolerance:g} is not within 0 and {MOST_TOLERANCE:g}"
     if any(n is not None and n < 1 for n in (limit.size_bytes, limit.ranks, limit.nodes)):
@@ -230,7 +232,14 @@ def _fits(limit: Limit, m: Measurement, names: Sequence[str], simulated: bool) -
             and limit.direction in (Direction.NONE, m.direction)
             and limit.ranks in (None, m.ranks) and limit.nodes in (None, m.nodes)
             and (not limit.transport or m.transport.casefold().startswith(limit.transport.casefold()))
+            and (not limit.memory or (limit.memory == "GPU") is in_gpu_memory(m))
             and (not limit.hardware or any(is_hardware(limit.hardware, name) for name in names)))
+
+
+def in_gpu_memory(m: Measurement) -> bool:
+    """Whether one of the buffers is: "GPU memory (NVIDIA H100 80GB HBM3)" of perftest, "DEVICE" of OSU's programs."""
+    words = m.binding.casefold()
+    return words[:1] == "d" or any(word in words for word in ("gpu", "cuda", "rocm", "device", "managed"))
 
 
 def is_hardware(pattern: str, name: str) -> bool:
@@ -241,7 +250,7 @@ def specific(limit: Limit) -> tuple[bool, int, bool, int]:
     """Of the limits that fit a value, the one with the highest of these judges it: the site's own first, then by how
     much it is bound to, a GPU model before a port's rate, and the longer pattern before the shorter."""
     bound = [limit.size_bytes, limit.ranks, limit.nodes, limit.hardware or None, limit.transport or None,
-             None if limit.direction is Direction.NONE else limit.direction]
+             limit.memory or None, None if limit.direction is Direction.NONE else limit.direction]
     pattern = limit.hardware
     literal = sum(c not in "*?[]" for c in pattern) + (1000 if pattern and not set("*?[") & set(pattern) else 0)
     return limit.site, sum(b is not None for b in bound), bool(pattern) and "gb/sec" not in pattern.casefold(), literal

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hpcadmin import ceilings
+from hpcadmin.catalogue import in_gpu_memory
 from hpcadmin.ceilings import Ceiling
 from hpcadmin.check import DERIVED, Direction, Limit, Measurement
 from hpcadmin.node_links import Links, Port
@@ -121,7 +122,7 @@ Found = tuple[Rule, _Carried]
 
 def _rdma(m: Measurement, sides: Sequence[Links]) -> Found | None:
     both = m.direction is Direction.BOTH
-    rule = RDMA_BOTH if both else RDMA_GPU if _gpu_memory(m) else RDMA_HOST
+    rule = RDMA_BOTH if both else RDMA_GPU if in_gpu_memory(m) else RDMA_HOST
     if m.name != "bandwidth" or m.unit != "Gb/s" or (m.size_bytes or 0) < rule.size_bytes:
         return None
     carried = _slowest([_port_for(side, m.rail) for side in sides])
@@ -131,7 +132,7 @@ def _rdma(m: Measurement, sides: Sequence[Links]) -> Found | None:
 def _mpi(check: str, m: Measurement, sides: Sequence[Links]) -> Found | None:
     """By one port: MPI may use more of them, or not."""
     both = check == "osu_bibw"
-    rule = MPI_IN_TURN if check == "mpi_pingpong" else MPI_BOTH if both else MPI_GPU if _gpu_memory(m) else MPI_HOST
+    rule = MPI_IN_TURN if check == "mpi_pingpong" else MPI_BOTH if both else MPI_GPU if in_gpu_memory(m) else MPI_HOST
     if m.name not in ("bandwidth", "bandwidth_median") or m.unit != "MB/s" or (m.size_bytes or 0) < rule.size_bytes:
         return None
     carried = _slowest([_port_for(side, "") for side in sides])
@@ -141,11 +142,6 @@ def _mpi(check: str, m: Measurement, sides: Sequence[Links]) -> Found | None:
 def _ways(carried: _Carried, both: bool, factor: float) -> _Carried:
     what = f"{carried.what}, both ways" if both else carried.what
     return replace(carried, value=carried.value * factor * (2 if both else 1), what=what)
-
-
-def _gpu_memory(m: Measurement) -> bool:
-    words = m.binding.casefold()
-    return words[:1] == "d" or any(word in words for word in ("gpu", "cuda", "rocm", "device", "managed"))
 
 
 def _port_for(side: Links, name: str) -> Port | None:

@@ -280,12 +280,12 @@ def _both_fit(a: Limit, b: Limit) -> bool:
     pairs = ((a.size_bytes, b.size_bytes), (a.ranks, b.ranks), (a.nodes, b.nodes))
     return (all(x is None or y is None or x == y for x, y in pairs) and overlap(a.hardware, b.hardware)
             and (Direction.NONE in (a.direction, b.direction) or a.direction is b.direction)
-            and _begins(a.transport.casefold(), b.transport.casefold()))
+            and _begins(a.transport.casefold(), b.transport.casefold()) and _begins(a.memory, b.memory))
 
 
 def _equally_bound(a: Limit, b: Limit) -> bool:
-    return ((a.size_bytes, a.ranks, a.nodes, a.direction, a.transport.casefold())
-            == (b.size_bytes, b.ranks, b.nodes, b.direction, b.transport.casefold())
+    return ((a.size_bytes, a.ranks, a.nodes, a.direction, a.transport.casefold(), a.memory)
+            == (b.size_bytes, b.ranks, b.nodes, b.direction, b.transport.casefold(), b.memory)
             and bool(a.hardware) == bool(b.hardware) and (ceilings.port_gbps(a.hardware) is None)
             == (ceilings.port_gbps(b.hardware) is None))
 

@@ -137,6 +137,18 @@ def test_the_narrower_pattern_and_the_right_transport() -> None:
     assert least(H100, transport="TCP eth0") is None
 
 
+def test_where_the_buffers_lie() -> None:
+    limits = load_limits(Site())
+    m = Measurement("bandwidth", 370.0, "Gb/s", 65536, Direction.ONE_WAY, ranks=2, nodes=2)
+    for binding, least in (("", 390.0), ("GPU memory (NVIDIA H200)", 360.0), ("GPU memory", 360.0)):
+        found = for_measurement(limits, "ib_write_bw", replace(m, binding=binding), "400 Gb/sec (4X NDR)")
+        assert found and found.min == least
+    device = Measurement("bandwidth", 9000.0, "MB/s", 4194304, Direction.ONE_WAY, ranks=2, nodes=2, binding="DEVICE")
+    assert for_measurement(limits, "osu_bw", device, "100 Gb/sec (4X EDR)") is None
+    for binding in ("", "HOST"):
+        assert for_measurement(limits, "osu_bw", replace(device, binding=binding), "100 Gb/sec (4X EDR)")
+
+
 def test_known_figures() -> None:
     figures = load_known()
     assert all(k.source and k.date and k.value > 0 for k in figures)

@@ -258,7 +258,8 @@ def test_every_limit_of_the_catalogue_can_judge_a_point_of_a_curve() -> None:
         if limit.size_bytes is None or limit.min is None:
             continue
         point = Measurement(limit.measurement, limit.min, limit.unit, limit.size_bytes, limit.direction,
-                            ranks=limit.ranks, nodes=limit.nodes, transport=limit.transport, key=False)
+                            ranks=limit.ranks, nodes=limit.nodes, transport=limit.transport, key=False,
+                            binding="GPU memory" if limit.memory == "GPU" else "")
         key = replace(point, size_bytes=limit.size_bytes * 2, key=True)
         test = PlannedTest("t1", limit.check, Subject(("node01", "node02")), (), 2)
         found = judge([TestResult(test, (point, key), simulated="any" if limit.simulated else "")],
