@@ -2,7 +2,7 @@
 
 Uses the port of the test's layout, else the one that `device` names ("mlx5_0", or "mlx5_0,mlx5_1" for server and
 client), else each node's first that is up; for RoCE the GID of version 2 with an IPv4 address, unless `gid_index` gives
-another. Both sides are bound to the port's NUMA node where there is numactl. `gpu` = "near" sends from the memory of the
+another. Both sides are bound to the port's NUMA node where there is numactl. `gpu` = "near" sends from memory of the
 GPU at the port ("cuda:0": of that one), which both sides must say. They must end well, agree on the value and name the
 device that was asked for; two ends on one port are refused, but in a loopback.
 
