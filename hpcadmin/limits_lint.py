@@ -318,6 +318,8 @@ def shown(record: Limit | Known) -> str:
         parts.append(f"at {byte_size(record.size_bytes)}")
     if record.hardware:
         parts.append(f"on {record.hardware}")
+    if isinstance(record, Limit) and record.memory:
+        parts.append(f"from {record.memory} memory")
     if record.ranks:
         parts.append(f"{record.ranks} ranks")
     if record.nodes:

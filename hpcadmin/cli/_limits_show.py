@@ -151,11 +151,15 @@ def _curve(key: tuple[Any, ...], sizes: set[int | None], limits: Sequence[Limit]
         points.append({
             "size_bytes": size, "measured": sorted(k.value for k in same if k.kind == MEASURED),
             "pass_marks": sorted(k.value for k in same if k.kind != MEASURED),
-            "limit": own[0].text() if own else "", "min": own[0].min if own else None,
+            "limit": ", ".join(dict.fromkeys(_bound(x) for x in own)), "min": own[0].min if own else None,
             "max": own[0].max if own else None})
     return {"check": check, "measurement": name, "unit": unit, "hardware": hardware, "direction": direction,
             "nodes": nodes, "ranks": ranks, "ceiling": round(top.value, 3) if top else None,
             "ceiling_why": top.why if top else "", "points": points}
+
+
+def _bound(limit: Limit) -> str:
+    return f"{limit.text()} ({limit.memory} memory)" if limit.memory else limit.text()
 
 
 def _title(curve: dict[str, Any]) -> str:
@@ -186,7 +190,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _limit_source(limit: Limit) -> str:
-    return printable(f"limit {limit.text()}: {limit.source} ({limit.date})", limit=500)
+    return printable(f"limit {_bound(limit)}: {limit.source} ({limit.date})", limit=500)
 
 
 def _figure_source(k: Known) -> str:

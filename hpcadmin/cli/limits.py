@@ -141,7 +141,8 @@ def _show(limits: Sequence[Limit], as_json: bool) -> None:
     from tabulate import tabulate
     rows = [[
         limit.check, limit.measurement, "any" if limit.size_bytes is None else byte_size(limit.size_bytes),
-        printable(limit.hardware) or "any", "" if limit.ranks is None else limit.ranks,
+        printable(limit.hardware + (f" ({limit.memory} memory)" if limit.memory else "")) or "any",
+        "" if limit.ranks is None else limit.ranks,
         "" if limit.nodes is None else limit.nodes, limit.text(), "simulated" if limit.simulated else "",
         printable(limit.source, limit=400),
     ] for limit in limits]
