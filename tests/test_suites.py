@@ -83,6 +83,16 @@ def test_each_port_of_each_node_is_in_the_network_suite() -> None:
 
 
 @pytest.mark.deep
+def test_the_whole_is_possible_on_a_thousand_nodes() -> None:
+    made = plan("network-full", cluster(1000, TOOLS))
+    assert {e.check for e in made.entries if e.status is None} == {
+        "mpi_hello", "ethernet", "osu_latency", "osu_bw", "osu_bibw", "osu_mbw_mr", "osu_allreduce", "osu_alltoall"}
+    everything = plan("network-full", cluster(128, TOOLS, gpus=8, layer="InfiniBand"))
+    assert sum(job.seconds for job in everything.jobs) < 3 * 3600
+    assert len(everything.tests) * 1000 / 128 < 250_000      # they grow with the nodes, and no suite may have more
+
+
+@pytest.mark.deep
 def test_network_takes_minutes_on_a_thousand_nodes() -> None:
     made = plan("network", cluster(1000, TOOLS, gpus=8, layer="InfiniBand"))
     assert sum(job.seconds for job in made.jobs) < 15 * 60
