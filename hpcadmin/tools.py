@@ -144,7 +144,7 @@ def _answer(lines: Sequence[str], *, whole: bool) -> Answer:
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "lacks":
-            lacks.append(printable(rest, limit=100))
+            lacks += [printable(rest, limit=100)] if len(lacks) < 20 else []
         elif not line.startswith("|"):
             words.setdefault(word, rest)
     status = words.get("status", "")

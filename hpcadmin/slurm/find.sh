@@ -11,20 +11,37 @@ cd / || exit 70
 LIMIT=
 timeout -k 1 5 true 2>/dev/null && LIMIT='timeout -k 1 10'
 
-# kind FILE: its first bytes, as far as they tell whether and where it can run: magic, class, order, machine.
-kind() { od -An -tx1 -N20 "$1" 2>/dev/null | tr -d ' \n' | cut -c 1-12,37-40; }
+# Few processes: where each takes a second (emulated guests) a look must not take a minute.
+KNOWN='
+'
+for v in "$@"; do KNOWN="$KNOWN$v
+"; done
+# known WORDS: whether they are among the arguments of this script.
+known() {
+    case $KNOWN in *"
+$1
+"*) ;; *) return 1 ;; esac
+}
 
-# known WORDS: whether they are among the lines of KNOWN.
-KNOWN=$(for v in "$@"; do printf '%s\n' "$v"; done)
-known() { printf '%s\n' "$KNOWN" | grep -q -x -F -e "$1"; }
+# kind FILE: sets magic and machine from its first bytes.
+kind() {
+    set -- $(od -An -tx1 -N20 "$1" 2>/dev/null)
+    magic=${1-}${2-} machine=${19-}${20-}
+}
+kind /proc/self/exe
+HERE=$machine
+for LOADER in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1 ''; do [ -x "$LOADER" ] && break; done
 
-# starts FILE: what keeps it from starting, as far as can be told without starting it.
+# starts FILE: what keeps it from starting, as far as can be told without starting it. The loader lists what it would
+# load, as ldd has it do.
 starts() {
-    case $(kind "$1") in
-    7f454c46*)
-        [ "$(kind "$1" | cut -c 13-16)" = "$(kind /proc/self/exe | cut -c 13-16)" ] || echo foreign
-        ldd "$1" 2>/dev/null | sed -n 's/^[[:space:]]*\([^[:space:]]*\) => not found.*/lacks \1/p' | head -n 20 ;;
-    2321*) ;;
+    kind "$1"
+    case $magic in
+    7f45)
+        if [ "$machine" != "$HERE" ]; then echo foreign; fi
+        if [ -n "$LOADER" ]; then LD_TRACE_LOADED_OBJECTS=1 "$LOADER" "$1" 2>&1; else ldd "$1" 2>&1; fi |
+            sed -n 's/^[[:space:]]*\([^[:space:]]*\) => not found.*/lacks \1/p' ;;
+    2321) ;;
     *) echo odd ;;
     esac
 }
