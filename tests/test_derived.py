@@ -369,6 +369,23 @@ def test_no_figure_of_a_good_machine_would_fail_what_is_derived() -> None:
     assert judged > 20
 
 
+def test_no_figure_of_a_good_port_would_fail_what_is_derived() -> None:
+    from hpcadmin import ceilings
+    from hpcadmin.catalogue import MEASURED, load_known
+    judged = 0
+    for known in load_known():
+        rate = ceilings.port_gbps(known.hardware)
+        if known.kind != MEASURED or rate is None or not known.check.startswith(("ib_", "osu_")):
+            continue
+        layer = "Unspecified" if known.transport == "EFA" else "InfiniBand" if "4X" in known.hardware else "Ethernet"
+        size = known.size_bytes or (8 if known.unit == "us" else 4 << 20)
+        m = Measurement(known.measurement, known.value, known.unit, size, known.direction, nodes=2)
+        verdict = one(known.check, m, two(lambda n, r=rate, x=layer: node(n, ports=[port("mlx5_0", r, x)])))
+        judged += verdict.basis == "derived"
+        assert verdict.status in (Status.PASS, Status.UNJUDGED), (known, verdict.reason)
+    assert judged >= 4
+
+
 def test_the_numbers_are_documented() -> None:
     from pathlib import Path
 
