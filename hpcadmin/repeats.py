@@ -1,15 +1,22 @@
-"""Doubtful tests once more: alone, and under the load that they had, before anybody is accused. Pure."""
+"""Doubtful tests once more: alone, and under the load that they had, before anybody is accused. Pure.
+
+Few of them get a second turn where the first leaves doubt: where it found neither all of them good again, nor the
+accused so far from the others that no noise explains it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpcadmin.check import Role
+from hpcadmin.check import Role, Status, Verdict
+from hpcadmin.peers import lower_is_better
 from hpcadmin.plan import stage_seconds, time_limit_min
-from hpcadmin.rundata import Plan, PlannedJob, PlannedTest, Stage
+from hpcadmin.rundata import Plan, PlannedJob, PlannedTest, Stage, TestResult
 
-FEW = 6             # so many tests are repeated twice in each way, more only once
+FEW = 6             # so many tests may have a second turn
+FAR = 2.0           # times: the accused at its best against the worst of the others
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,8 @@ class Again:
 def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, float]) -> Again | None:
     """The job that repeats these tests of the plan, None when there is nothing to repeat.
 
-    A pair is measured alone and in the round that it was in; whatever has nothing beside it anyway, only alone.
+    A pair is measured alone and in the round that it was in; whatever has nothing beside it anyway, only alone. What
+    the plan already repeats is repeated once more.
     """
     by_id = {t.id: t for t in plan.tests}
     wanted = [by_id[i] for i in doubtful if i in by_id and not by_id[i].repeats
@@ -30,7 +38,7 @@ def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, 
         return None
     stages: list[Stage] = []
     tests: list[PlannedTest] = []
-    attempts: dict[str, int] = {}
+    attempts = {i: 1 + n for i, n in Counter(t.repeats for t in plan.tests if t.repeats).items()}
     first = max((int(i.id[1:]) for i in plan.tests), default=0) + 1
 
     def repeat(test: PlannedTest, *, alone: bool) -> str:
@@ -40,12 +48,10 @@ def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, 
                              repeats=test.id, alone=alone, pairs_at_once=at_once))
         return tests[-1].id
 
-    for turn in range(2 if len(wanted) <= FEW else 1):
-        for test in wanted:
-            stages.append(Stage("round", f"{test.check} {test.subject} alone", (repeat(test, alone=True),)))
-        for stage in _rounds_of(plan, wanted):
-            members = tuple(repeat(by_id[i], alone=False) for i in stage.tests)
-            stages.append(Stage("round", f"{stage.name} again{f' ({turn + 1})' if turn else ''}", members))
+    for test in wanted:
+        stages.append(Stage("round", f"{test.check} {test.subject} alone", (repeat(test, alone=True),)))
+    for stage in _rounds_of(plan, wanted):
+        stages.append(Stage("round", f"{stage.name} again", tuple(repeat(by_id[i], alone=False) for i in stage.tests)))
     known = {t.id: t for t in tests}
     seconds = sum(stage_seconds([known[i] for i in s.tests], in_turn=False, usual=usual) + 0.1 for s in stages)
     nodes = tuple(n for n in plan.nodes if any(n in t.subject.nodes for t in tests))
@@ -57,3 +63,33 @@ def _rounds_of(plan: Plan, wanted: Sequence[PlannedTest]) -> list[Stage]:
     """The rounds in which the tests ran beside others."""
     ids = {t.id for t in wanted}
     return [s for job in plan.jobs for s in job.stages if s.kind == "round" and len(s.tests) > 1 and ids & set(s.tests)]
+
+
+def unsettled(repeated: Sequence[str], results: Sequence[TestResult], verdicts: Sequence[Verdict]) -> Sequence[str]:
+    """The tests that are to have a second turn: none of them, or all, so that there is something to compare with."""
+    if len(repeated) > FEW:
+        return ()
+    checks = {r.test.check for r in results if r.test.id in set(repeated)}
+    accusing = [v for v in verdicts if v.check in checks and v.basis in ("limit", "peers")
+                and v.status in (Status.FAIL, Status.WARN) and v.measurement is not None and v.attempt > 1]
+    nodes = {v.subject.nodes[0] for v in accusing if v.basis == "peers" and v.status is Status.FAIL
+             and _far(v, results, {n for w in accusing if w.basis == "peers" for n in w.subject.nodes})}
+    settled = all(v.status is Status.FAIL and nodes & set(v.subject.nodes) for v in accusing)
+    return () if settled else repeated
+
+
+def _far(verdict: Verdict, results: Sequence[TestResult], accused: set[str]) -> bool:
+    """Whether each value of a node that its peers accuse, in all tries, is far from each value without the accused."""
+    m = verdict.measurement
+    assert m is not None  # noqa: S101
+    own, others = [], []
+    for result in (r for r in results if r.test.check == verdict.check):
+        values = [float(x.value) for x in result.measurements if isinstance(x.value, (int, float)) and
+                  (x.name, x.size_bytes, x.unit) == (m.name, m.size_bytes, m.unit)]
+        if verdict.subject.nodes[0] in result.test.subject.nodes:
+            own += values
+        elif not accused & set(result.test.subject.nodes):
+            others += values
+    if not own or not others:
+        return False
+    return min(own) > FAR * max(others) if lower_is_better(m) else max(own) * FAR < min(others)

@@ -19,7 +19,7 @@ from hpcadmin.model import Inventory
 from hpcadmin.plan import context_of, make_plan
 from hpcadmin.plan_facts import Facts, gather
 from hpcadmin.registry import Suite, load_checks, load_suite
-from hpcadmin.repeats import again
+from hpcadmin.repeats import again, unsettled
 from hpcadmin.run_folder import RunFolder, create_run, iso_now
 from hpcadmin.run_job import JobRun, find_and_cancel
 from hpcadmin.run_look import Seen, Wanted, accepted_inventory, look_job, needed, take, unknown, wanted
@@ -224,15 +224,28 @@ class _Run:
                 self._run_job(job, {t.id: t for t in self.plan.tests if t.job == job.number})
         for jobs in own_jobs(self.plan):
             self._run_own(jobs)
-        verdicts = judge(list(self.results.values()), self.s.limits, self.inventory)
-        repeat = again(self.plan, doubtful(list(self.results.values()), verdicts), self._number + 1,
-                       {c.name: c.seconds for c in self.s.checks.values()})
-        if repeat is not None:
-            self.s.progress.line(f"measuring {plural(len({t.repeats for t in repeat.tests}), 'doubtful test')} again")
-            self.plan = replace(self.plan, tests=(*self.plan.tests, *repeat.tests), jobs=(*self.plan.jobs, repeat.job))
-            write_record(self.folder.path, "plan.json", self.plan)
-            self._run_job(repeat.job, {t.id: t for t in repeat.tests})
+        wanted = self._again(doubtful(self._results(), self._judged()))
+        if wanted:
+            self._again(unsettled(wanted, self._results(), self._judged()))
         return self._finish("complete")
+
+    def _results(self) -> list[TestResult]:
+        return list(self.results.values())
+
+    def _judged(self) -> list[Verdict]:
+        return judge(self._results(), self.s.limits, self.inventory)
+
+    def _again(self, wanted: Sequence[str]) -> Sequence[str]:
+        """Measure these tests again, beside what was beside them; those that can be."""
+        assert self.plan is not None  # noqa: S101
+        repeat = again(self.plan, wanted, self._number + 1, {c.name: c.seconds for c in self.s.checks.values()})
+        if repeat is None:
+            return ()
+        self.s.progress.line(f"measuring {plural(len(wanted), 'doubtful test')} again")
+        self.plan = replace(self.plan, tests=(*self.plan.tests, *repeat.tests), jobs=(*self.plan.jobs, repeat.job))
+        write_record(self.folder.path, "plan.json", self.plan)
+        self._run_job(repeat.job, {t.id: t for t in repeat.tests})
+        return wanted
 
     # --- the jobs -----------------------------------------------------------------------------------------------
 

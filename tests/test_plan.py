@@ -249,9 +249,9 @@ def test_repetitions_are_alone_and_in_the_same_round() -> None:
     assert repeat is not None
     alone = [t for t in repeat.tests if t.alone]
     load = [t for t in repeat.tests if not t.alone]
-    assert [t.repeats for t in alone] == [first.id] * 2
+    assert [t.repeats for t in alone] == [first.id]
     assert {t.pairs_at_once for t in alone} == {1}
-    assert Counter(t.repeats for t in load) == dict.fromkeys(plan.jobs[0].stages[0].tests, 2)
+    assert Counter(t.repeats for t in load) == dict.fromkeys(plan.jobs[0].stages[0].tests, 1)
     assert {t.pairs_at_once for t in load} == {2}
     ids = [t.id for t in (*plan.tests, *repeat.tests)]
     assert len(ids) == len(set(ids))
@@ -259,6 +259,11 @@ def test_repetitions_are_alone_and_in_the_same_round() -> None:
     assert set(attempts.values()) == {1}
     assert min(t.attempt for t in repeat.tests) == 2
     assert Counter(i for s in repeat.job.stages for i in s.tests) == {t.id: 1 for t in repeat.tests}
+    longer = replace(plan, tests=(*plan.tests, *repeat.tests))
+    second = again(longer, [first.id], 3, {"pp": 1.0})
+    assert second is not None
+    assert {t.id for t in second.tests}.isdisjoint(t.id for t in longer.tests)
+    assert sorted(t.attempt for t in second.tests if t.repeats == first.id) == [4, 5]
 
 
 def test_many_doubtful_tests_are_repeated_once_each_way_and_none_is_no_job() -> None:
@@ -274,7 +279,7 @@ def test_a_group_has_nothing_beside_it_and_is_only_repeated() -> None:
     plan = plan_of(check("all", Scope.GROUP))
     repeat = again(plan, ["t0001"], 2, {})
     assert repeat is not None
-    assert [t.alone for t in repeat.tests] == [True, True]
+    assert [t.alone for t in repeat.tests] == [True]
     assert repeat.tests[0].pairs_at_once is None
 
 

@@ -1,0 +1,72 @@
+"""When doubtful tests get a second turn: only where the first turn leaves doubt."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from hpcadmin.check import Limit, Measurement, Subject
+from hpcadmin.judge import doubtful, judge
+from hpcadmin.repeats import unsettled
+from hpcadmin.rundata import PlannedTest, TestResult
+
+NODES = ("n1", "n2", "n3", "n4")
+PAIRS = list(combinations(NODES, 2))
+LIMITS = (Limit("pp", "bandwidth", "MB/s", min=25.0, size_bytes=262144, source="test"),)
+
+
+def result(number: int, pair: tuple[str, str], value: float, repeats: str = "", *, alone: bool = False) -> TestResult:
+    attempt = 1 if not repeats else 2 if alone else 3
+    test = PlannedTest(f"t{number:04d}", "pp", Subject(pair), (), 1, 1 if alone else 2, 2, attempt, repeats, alone)
+    return TestResult(test, (Measurement("bandwidth", value, "MB/s", 262144, subject=Subject(pair)),))
+
+
+def firsts(**bad: float) -> list[TestResult]:
+    """Every pair at about 2000 MB/s; those with a bad node as slow as it is."""
+    return [result(n, pair, min([2000.0 + 10 * n, *(bad[node] for node in pair if node in bad)]))
+            for n, pair in enumerate(PAIRS, 1)]
+
+
+def repeated(results: list[TestResult], wanted: list[str], **now: float) -> list[TestResult]:
+    """The wanted once alone and once with load; now: what a node gives this time."""
+    by_id = {r.test.id: r for r in results}
+    more = []
+    for test in wanted:
+        for alone in (True, False):
+            pair = by_id[test].test.subject.nodes
+            value = min([2000.0, *(now[node] for node in pair if node in now)])
+            more.append(result(100 + len(more), (pair[0], pair[1]), value, test, alone=alone))
+    return [*results, *more]
+
+
+@pytest.mark.parametrize(("first", "then", "second"), [
+    (14.5, 14.2, False),        # a throttled node: nothing else explains it
+    (900.0, 2000.0, False),     # good again, alone and with load
+    (900.0, 1100.0, True),      # bad again, but within what noise does
+    (14.5, 1300.0, True)])
+def test_a_second_turn_only_where_there_is_doubt(first: float, then: float, second: bool) -> None:
+    results = firsts(n3=first)
+    wanted = doubtful(results, judge(results, LIMITS))
+    assert {f"t{n:04d}" for n, pair in enumerate(PAIRS, 1) if "n3" in pair} <= set(wanted)
+    results = repeated(results, wanted, n3=then)
+    assert bool(unsettled(wanted, results, judge(results, LIMITS))) is second
+
+
+def test_good_again_only_alone_is_doubt() -> None:
+    results = firsts(n3=900.0)
+    wanted = doubtful(results, judge(results, LIMITS))
+    results = [r if not r.test.alone else result(int(r.test.id[1:]), ("n1", "n3"), 2000.0, r.test.repeats, alone=True)
+               for r in repeated(results, wanted, n3=900.0)]
+    assert unsettled(wanted, results, judge(results, LIMITS)) == wanted
+
+
+def test_two_bad_nodes_of_four_leave_doubt() -> None:
+    results = firsts(n3=14.0, n4=15.0)
+    wanted = doubtful(results, judge(results, LIMITS))
+    results = repeated(results, wanted, n3=14.0, n4=15.0)
+    assert unsettled(wanted, results, judge(results, LIMITS)) == wanted
+
+
+def test_many_have_one_turn_only() -> None:
+    assert unsettled([f"t{n:04d}" for n in range(7)], [], []) == ()
