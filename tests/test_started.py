@@ -170,8 +170,9 @@ def test_a_rail_is_run_with_its_own_port_and_gpu() -> None:
 
 def test_mpi_is_asked_for_its_transport_and_bound() -> None:
     (one,) = steps("osu_bw", **rail(3))
-    assert one.env == {"UCX_LOG_LEVEL": "info", "OMPI_MCA_btl_base_verbose": "5", "I_MPI_DEBUG": "5",
-                       "UCX_NET_DEVICES": "mlx5_3:1"}
+    assert one.env == {"UCX_LOG_LEVEL": "info", "OMPI_MCA_btl_base_verbose": "5", "OMPI_MCA_pml_base_verbose": "10",
+                       "OMPI_MCA_mtl_base_verbose": "1", "OMPI_MCA_opal_common_ofi_verbose": "1",
+                       "I_MPI_DEBUG": "5", "UCX_NET_DEVICES": "mlx5_3:1"}
     assert one.under == ("/usr/bin/numactl", "--cpunodebind=1", "--membind=1")
     assert steps("osu_mbw_mr", params={"tasks_per_node": 8})[0].under == ()
     uneven = [node("node01"), node("node02", [replace(p, numa=1) for p in PORTS])]
@@ -231,3 +232,12 @@ def test_open_mpi_names_the_component_of_each_peer() -> None:
     assert look(lines).transport == "TCP (Open MPI: btl tcp)"
     assert look(lines[:3]).transport == "RDMA (Open MPI: btl openib)"
     assert look(lines[:2]).transport is None
+
+
+@pytest.mark.parametrize(("provider", "transport"), [
+    ("efa", "EFA (Open MPI: mtl ofi efa)"), ("tcp;ofi_rxm", "TCP (Open MPI: mtl ofi tcp;ofi_rxm)"),
+    ("verbs;ofi_rxm", "RDMA (Open MPI: mtl ofi verbs;ofi_rxm)"), ("unknown", None)])
+def test_open_mpi_over_libfabric(provider: str, transport: str | None) -> None:
+    lines = [f"[n1:7] mtl_ofi_component.c:337: mtl:ofi:prov: {provider}", "[n1:7] select: component cm selected"]
+    assert look(lines).transport == transport and not look(lines).faults and not look(lines).doubts
+    assert look(lines[:1]).transport is None        # looked at, and another component taken

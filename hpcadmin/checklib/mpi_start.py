@@ -1,8 +1,10 @@
 """How MPI programs are started so that their output proves what carried the messages, and what it must prove.
 
-UCX_LOG_LEVEL=info makes UCX name the lanes of every kind of connection, OMPI_MCA_btl_base_verbose=5 Open MPI (without
-UCX) the component for every peer, I_MPI_DEBUG=5 Intel MPI its provider. None of them tells anything between the first
-message and the last. With many ranks only UCX is asked, which prints a line a kind and not a line a peer.
+UCX_LOG_LEVEL=info makes UCX name the lanes of every kind of connection. Open MPI without UCX tells the component for
+every peer (btl_base_verbose=5), or that it uses libfabric (pml_base_verbose=10) and which provider of it
+(opal_common_ofi_verbose=1, in older versions mtl_base_verbose=1); Intel MPI tells its provider (I_MPI_DEBUG=5). None of
+them tells anything between the first message and the last. With many ranks only UCX is asked, which prints a line a kind
+and not a line a peer.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def environment(context: Context, ranks: int) -> dict[str, str]:
     if len(context.nodes) > 1:
         env = {"UCX_LOG_LEVEL": "info"}
         if ranks <= _FEW_RANKS:
-            env.update(OMPI_MCA_btl_base_verbose="5", I_MPI_DEBUG="5")
+            env.update(OMPI_MCA_btl_base_verbose="5", OMPI_MCA_pml_base_verbose="10", OMPI_MCA_mtl_base_verbose="1",
+                       OMPI_MCA_opal_common_ofi_verbose="1", I_MPI_DEBUG="5")
     if context.layout is Layout.RAILS and context.ports:
         env["UCX_NET_DEVICES"] = ",".join(dict.fromkeys(f"{p.device}:{p.port}" for p in context.ports))
     return env

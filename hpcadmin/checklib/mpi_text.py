@@ -46,6 +46,8 @@ _UCX_LANE = re.compile(r"UCX +INFO .{0,200}?\b((?:rc|dc|ud)(?:_\w{1,12})?|tcp)/(
 _BTL = re.compile(r"btl: ?tcp: |\bbtl:tcp\b", re.IGNORECASE)
 # For each peer, with btl_base_verbose=5; within a node it is one of the others.
 _BML = re.compile(r"mca: bml: Using (tcp|openib|usnic|ofi|uct|ugni|portals4) btl for send to ")
+# With pml_base_verbose=10 and mtl_base_verbose=1, where messages go through libfabric.
+_MTL = re.compile(r"mtl:ofi:prov: ([\w;-]{2,40})$")
 _OPEN_RANK = re.compile(r"\[([\w.-]{1,255}):\d{1,9}\] (?:MCW rank|Rank) (\d{1,7}) (?:is not )?bound ")
 _OPEN_MAP = re.compile(r"Data for node: (\S{1,255})\s.{0,120}Num procs: (\d{1,7})\b")
 _SRUN_HOST = re.compile(r"srun: error: ([\w.-]{1,255}): tasks? ")
@@ -256,6 +258,11 @@ def _transport(lines: Sequence[str]) -> str | None:
     cxi = next((m for m in map(_LIBFABRIC.match, lines) if m), None)
     if cxi:
         return f"libfabric {cxi[1]}"
+    if any("select: component cm selected" in line[:400] for line in lines):
+        provider = next((m[1] for m in (_MTL.search(line[:400]) for line in lines) if m), "")
+        medium = _PROVIDERS.get(provider.split(";")[0])
+        if medium:
+            return f"{medium} (Open MPI: mtl ofi {provider})"
     used = dict.fromkeys(m[1] for m in (_BML.search(line[:400]) for line in lines) if m)
     if used:
         slow = "tcp" in used
