@@ -3,8 +3,8 @@
 UCX_LOG_LEVEL=info makes UCX name the lanes of every kind of connection. Open MPI without UCX tells the component for
 every peer (btl_base_verbose=5), or that it uses libfabric (pml_base_verbose=10) and which provider of it
 (opal_common_ofi_verbose=1, in older versions mtl_base_verbose=1); Intel MPI tells its provider (I_MPI_DEBUG=5). None of
-them tells anything between the first message and the last. With many ranks only UCX is asked, which prints a line a kind
-and not a line a peer.
+them tells anything between the first message and the last. With many ranks only UCX is asked, which prints a line a
+kind and not a line a peer.
 """
 
 from __future__ import annotations
