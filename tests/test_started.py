@@ -14,6 +14,7 @@ from hpcadmin.checklib import mpi_start, nccl_start
 from hpcadmin.checklib.mpi_text import look
 from hpcadmin.checklib.nccl_run import Rank
 from hpcadmin.registry import load_checks
+from hpcadmin.report.summary import measurement_name
 
 CHECKS = load_checks()
 SAMPLES = Path(__file__).parent / "samples"
@@ -241,3 +242,14 @@ def test_open_mpi_over_libfabric(provider: str, transport: str | None) -> None:
     lines = [f"[n1:7] mtl_ofi_component.c:337: mtl:ofi:prov: {provider}", "[n1:7] select: component cm selected"]
     assert look(lines).transport == transport and not look(lines).faults and not look(lines).doubts
     assert look(lines[:1]).transport is None        # looked at, and another component taken
+
+
+@pytest.mark.parametrize(("more", "name"), [
+    ({}, "busbw at 8 GiB"), ({"nodes": 2, "ranks": 2}, "busbw at 8 GiB"), ({"nodes": 1, "ranks": 8}, "within a node"),
+    ({"nodes": 2, "ranks": 16}, "over 2 nodes"), ({"nodes": 64, "ranks": 512}, "over 64 nodes"),
+    ({"rail": "mlx5_3", "nodes": 4, "ranks": 4}, "on rail mlx5_3 over 4 nodes"),
+    ({"binding": "NUMA node 0, GPU memory (NVIDIA H200)"}, "in GPU memory"), ({"binding": "DEVICE"}, "in GPU memory"),
+    ({"binding": "HOST"}, "busbw at 8 GiB")])
+def test_values_of_different_layouts_have_different_names(more: dict[str, object], name: str) -> None:
+    found = measurement_name(Measurement("busbw", 1.0, "GB/s", 1 << 33, **more))  # type: ignore[arg-type]
+    assert found.endswith(name) and found.startswith("busbw at 8 GiB")

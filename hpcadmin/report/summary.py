@@ -216,12 +216,17 @@ def _values(verdicts: Sequence[Verdict]) -> tuple[Values, ...]:
 
 
 def measurement_name(m: Measurement) -> str:
-    """"bandwidth at 256 KiB", "both-way bandwidth on mlx5_0"."""
+    """"bandwidth at 256 KiB", "both-way bandwidth on mlx5_0", "busbw at 8 GiB over 16 nodes", "… in GPU memory": what
+    must not be compared has different names."""
     parts = [f"{m.direction.value} {m.name}" if m.direction.value == "both" else m.name]
     if m.size_bytes is not None:
         parts.append(f"at {byte_size(m.size_bytes)}")
     if m.rail:
         parts.append(f"on rail {m.rail}")
+    if "GPU memory" in m.binding or m.binding.endswith("DEVICE"):
+        parts.append("in GPU memory")
+    if m.size_bytes is not None and m.nodes is not None and (m.nodes != 2 or (m.ranks or 2) > 2):
+        parts.append("within a node" if m.nodes == 1 else f"over {m.nodes} nodes")
     return " ".join(parts)
 
 
