@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pytest
 from check_samples import Sample, all_samples, plain, sound_samples
+from corruption import Case
 
-from hpcadmin.check import Check, ParseError
+from hpcadmin.check import Check, ParseError, Status
 from hpcadmin.registry import load_checks
 
 SAMPLES = all_samples()
@@ -54,6 +55,8 @@ def refused(sample: Sample, text: str) -> None:
         return
     assert not sample.context.nodes, "a run of ours must be whole"
     assert all(m.warnings or m.expected not in (None, m.value) for m in found if m.key or m.expected is not None)
+    case = Case(name(sample), checks()[sample.check], tuple(sample.outputs()), sample.context)
+    assert case.verdict(text) is not Status.PASS        # by limits that the whole sample reaches
 
 
 @pytest.mark.deep
