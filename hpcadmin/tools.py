@@ -140,7 +140,7 @@ def read_answers(text: str) -> dict[str, Answer]:
 
 def _answer(lines: Sequence[str], *, whole: bool) -> Answer:
     words: dict[str, str] = {}
-    lacks = []
+    lacks: list[str] = []
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "lacks":

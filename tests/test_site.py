@@ -30,7 +30,8 @@ def test_the_example_is_complete_and_read() -> None:
     site = load_site(str(EXAMPLE))
     tables = read_toml(EXAMPLE)
     for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite), ("accounting", AccountingSite),
-                     ("hooks", HookSite), ("private_tmp", PrivateTmp), ("topology", TopologySite), ("modules", ModulesSite)]:
+                     ("hooks", HookSite), ("private_tmp", PrivateTmp), ("topology", TopologySite),
+                     ("modules", ModulesSite)]:
         assert set(tables[key]) == {f.name for f in fields(cls)}, key
     assert set(tables["nodes"]["gpu"]) == {f.name for f in fields(NodeGroup)} - {"name"}
     assert site.nodes[0].gpus == 8
