@@ -114,6 +114,7 @@ def test_json_among_other_lines_and_as_a_stream_of_events() -> None:
     assert "unable to receive control message" in str(read(broken).problems) and not read(broken).usable
 
 
+@pytest.mark.deep
 def test_json_that_contradicts_itself_is_refused() -> None:
     for change in (lambda e: e["sum_received"].update(bytes=1), lambda e: e["sum_received"].update(bits_per_second=0),
                    lambda e: e["sum_sent"].update(seconds=0.1), lambda e: e["streams"].append(e["streams"][0]),
@@ -197,6 +198,19 @@ def test_pings_of_every_make() -> None:
     "ping: n1: Name or service not known\n", "ping: socktype: SOCK_RAW\nping: socket: Operation not permitted\n"])
 def test_a_ping_that_tells_nothing(text: str) -> None:
     assert ping.parse(text).problems and not ping.read(text).usable
+
+
+@pytest.mark.deep
+def test_hostile_lines_take_no_time() -> None:
+    """Nothing is tried in two ways: each of these took minutes, or would, with one quantifier inside of another."""
+    import time
+    start = time.monotonic()
+    for line in ("5 packets transmitted, 5 received" + ", +1 errors" * 30, "PING " + "a" * 200 + "(" + "b" * 200,
+                 "[  5] " + "1-" * 90 + " sec", "[  5]" + " " * 150 + "sec /sec", '{"event":"start","data":{}}',
+                 "rtt min/avg/max = " + "1/" * 90):
+        read(f"Connecting to host h, port 5\n{line}\n" * 1000)
+        ping.read(f"PING n1 (192.0.2.1) 56(84) bytes of data.\n{line}\n" * 1000)
+    assert time.monotonic() - start < 10
 
 
 # --- a run ------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from hpcadmin import checklib as lib
 from hpcadmin.check import Measurement, ParseError, Reading
 
-_HEAD = re.compile(r"PING (\S{1,255}?) ?\((?:\S{1,255} \()?(\S{1,255}?)\)\)?:? ?(?:from \S{1,80}(?: [a-z]\S{1,30})? ?: )?"
-                   r"(\d{1,6})(?:\((\d{1,6})\))?(?: data)? bytes")
+_HEAD = re.compile(r"PING ([^\s(]{1,255}) ?\((?:[^\s(]{1,255} \()?([^\s()]{1,255})\)\)?:? ?"
+                   r"(?:from \S{1,80}(?: [a-z]\S{1,30})? ?: )?(\d{1,6})(?:\((\d{1,6})\))?(?: data)? bytes")
 _HEAD6 = re.compile(r"PING6\((\d{1,6})=\d{1,3}\+8\+(\d{1,6}) bytes\) \S{1,255} --> (\S{1,255})")      # BSD, macOS
 _STATS = re.compile(r"(\S{1,20}) packets transmitted, (\S{1,20})(?: packets)? received"
-                    r"((?:, [+ ]?\S{1,20} (?:duplicates|corrupted|errors|total|damaged packets|out of order))*)"
+                    r"((?:, \+?\d{1,9} (?:duplicates|corrupted|errors)){0,4})"
                     r", (\S{1,20})% packet loss")
 _TIMES = re.compile(r"(?:rtt|round-trip)\s+min/avg/max(?:/(?:mdev|stddev|std-dev))? = (\S{1,90}?) ?ms")
 _REPLY = re.compile(r"(?:\[[\d.]{1,20}\] )?\d{1,6} bytes from .{0,300}\btime[=<]")
