@@ -229,9 +229,9 @@ def _bandwidth(server: Side, client: Side, context: Context) -> list[Measurement
     found.append(Measurement("iperf3", run.tool, subject=_pair(context), key=False))
     for side, node in ((server, context.nodes[0]), (client, context.nodes[1])):
         at = Subject((node.name,), side.interface)
-        found += [Measurement("interface_mtu", side.number("mtu") or 0, "bytes", subject=at, key=False)]
-        found += [Measurement("interface_speed", side.speed_gbps, "Gb/s", subject=at, key=False)] \
-            if side.speed_gbps else []
+        for name, value, unit in (("interface_mtu", side.number("mtu"), "bytes"),
+                                  ("interface_speed", side.speed_gbps, "Gb/s")):
+            found += [Measurement(name, value, unit, subject=at, key=False)] if value else []
     return found
 
 
