@@ -1,7 +1,7 @@
 """Doubtful tests once more: alone, and under the load that they had, before anybody is accused. Pure.
 
-Few of them get a second turn where the first leaves doubt: where it found neither all of them good again, nor the
-accused so far from the others that no noise explains it.
+Few of them get a second turn where the first leaves doubt: where somebody is still accused, and not so far from the
+others that no noise explains it. Whoever was good once is no longer accused, whatever a second turn would say.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def unsettled(repeated: Sequence[str], results: Sequence[TestResult], verdicts: 
         return ()
     checks = {r.test.check for r in results if r.test.id in set(repeated)}
     accusing = [v for v in verdicts if v.check in checks and v.basis in ("limit", "peers")
-                and v.status in (Status.FAIL, Status.WARN) and v.measurement is not None and v.attempt > 1]
-    nodes = {v.subject.nodes[0] for v in accusing if v.basis == "peers" and v.status is Status.FAIL
-             and _far(v, results, {n for w in accusing if w.basis == "peers" for n in w.subject.nodes})}
-    settled = all(v.status is Status.FAIL and nodes & set(v.subject.nodes) for v in accusing)
-    return () if settled else repeated
+                and v.status is Status.FAIL and v.measurement is not None and v.attempt > 1]
+    by_peers = [v for v in accusing if v.basis == "peers"]
+    accused = {n for v in by_peers for n in v.subject.nodes}
+    nodes = {v.subject.nodes[0] for v in by_peers if _far(v, results, accused)}
+    return () if all(nodes & set(v.subject.nodes) for v in accusing) else repeated
 
 
 def _far(verdict: Verdict, results: Sequence[TestResult], accused: set[str]) -> bool:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from hpcadmin.check import Limit, Measurement, Subject
+from hpcadmin.check import Limit, Measurement, Status, Subject
 from hpcadmin.judge import doubtful, judge
 from hpcadmin.repeats import unsettled
 from hpcadmin.rundata import PlannedTest, TestResult
@@ -53,12 +53,14 @@ def test_a_second_turn_only_where_there_is_doubt(first: float, then: float, seco
     assert bool(unsettled(wanted, results, judge(results, LIMITS))) is second
 
 
-def test_good_again_only_alone_is_doubt() -> None:
+def test_who_was_good_once_is_no_longer_accused() -> None:
     results = firsts(n3=900.0)
     wanted = doubtful(results, judge(results, LIMITS))
     results = [r if not r.test.alone else result(int(r.test.id[1:]), ("n1", "n3"), 2000.0, r.test.repeats, alone=True)
                for r in repeated(results, wanted, n3=900.0)]
-    assert unsettled(wanted, results, judge(results, LIMITS)) == wanted
+    found = judge(results, LIMITS)
+    assert [v.status for v in found if v.basis == "peers"] == [Status.WARN]
+    assert unsettled(wanted, results, found) == ()
 
 
 def test_two_bad_nodes_of_four_leave_doubt() -> None:
