@@ -166,8 +166,10 @@ def _end(told: ibdiagnet_run.Told, log: ibdiagnet_log.Log) -> Iterator[Measureme
     if told.fabric is None and not log.old:
         yield Measurement("data_base", "not there", expected="not there", warnings=(
             "ibdiagnet2.db_csv was not written: links and counters were judged by the table alone",))
-    if told.fabric is not None and (log.counts.get("nodes") or len(told.fabric.nodes)) != len(told.fabric.nodes):
-        yield Measurement("db_missing", log.counts["nodes"] - len(told.fabric.nodes), expected=0)
+    for name, there in (("nodes", len(told.fabric.nodes)), ("links", len(told.fabric.links))) if told.fabric else ():
+        if there and (number := log.counts.get(name, there)) != there:
+            yield Measurement(f"db_{name}", there, "count", expected=number, warnings=(
+                f"{number} {name} are told, and the data base has {there}",))
 
 
 def _hosts(fabric: ibdiagnet_csv.Fabric, context: Context) -> Iterator[Measurement]:

@@ -126,6 +126,10 @@ class Fabric:
         self.twice: list[str] = []
         self.ports: dict[tuple[str, int], Port] = {}
         self.links: list[tuple[tuple[str, int], tuple[str, int]]] = []
+        for name in ("NODES", "PORTS", "LINKS", "PM_INFO", "SM_INFO"):
+            for row, number in Counter(map(tuple, told[name].rows if name in told else ())).items():
+                if number > 1:
+                    raise ParseError(f"a row of {name} is there twice: {shown(','.join(row))}", hint="rows are doubled")
         if "NODES" in told:
             self._read_nodes(told["NODES"])
         if "PORTS" in told:
@@ -135,11 +139,7 @@ class Fabric:
 
     def _read_nodes(self, section: Section) -> None:
         name, kind, guid = (section.column(n) for n in ("NodeDesc", "NodeType", "NodeGUID"))
-        seen: set[tuple[str, ...]] = set()
         for row in section.rows:
-            if tuple(row) in seen:
-                raise ParseError(f"a row of NODES is there twice: {shown(','.join(row))}", hint="rows are doubled")
-            seen.add(tuple(row))
             key = self._guid(row[guid], "NODES")
             if key in self.nodes:
                 self.twice.append(f"{row[guid]} of {shown(row[name])} and {shown(self.nodes[key][0])}")
@@ -205,8 +205,8 @@ def measured(fabric: Fabric, ignored: frozenset[str], left_out: bool = False) ->
         kinds = Counter(kind for _, kind in fabric.nodes.values())
         if not fabric.nodes:
             raise ParseError("NODES has no node", hint="rows are lost")
-        yield Measurement("db_nodes", len(fabric.nodes), key=False)
-        yield Measurement("db_switches", kinds[_SWITCH], key=False)
+        yield Measurement("nodes_in_base", len(fabric.nodes), key=False)
+        yield Measurement("switches_in_base", kinds[_SWITCH], key=False)
         yield _none("duplicate_guids", fabric.twice)
         names = Counter(name for name, _ in fabric.nodes.values() if not _SHARED_NAMES.search(name))
         same = [f"{shown(name)}: {n} nodes" for name, n in names.items() if n > 1]
@@ -214,7 +214,7 @@ def measured(fabric: Fabric, ignored: frozenset[str], left_out: bool = False) ->
     if "PORTS" in told:
         yield from _ports(fabric, left_out)
     if "LINKS" in told:
-        yield Measurement("db_links", len(fabric.links), key=False)
+        yield Measurement("links_in_base", len(fabric.links), key=False)
     if "LINKS" in told and "PORTS" in told:
         yield _none("slow_links", list(_slow(fabric)))
     for name in ("PM_INFO", "PM_DELTA"):

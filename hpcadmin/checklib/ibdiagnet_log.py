@@ -99,6 +99,7 @@ def read(text: str) -> Log:
                 log.old = heading == REPORT
                 n = _table(log, lines, n)
             else:
+                _again(log, section in (*KNOWN, *_OLD.values()))
                 log.headings.append(section)
         elif said := _SAID.match(line):
             kind = "W" if said[1] == "W" else "E"
@@ -152,8 +153,14 @@ def _table(log: Log, lines: Sequence[str], n: int) -> int:
     return n
 
 
+def _again(log: Log, begins: bool) -> None:
+    if log.finished and begins:
+        raise ParseError("a run begins after the table of stages", hint="several runs mixed")
+
+
 def _told(log: Log, line: str) -> None:
     found = _FOUND.search(line)
+    _again(log, bool(found) or line.startswith(("Loading IBDIAGNET", "Running version", "Load Plugins")))
     if found:
         nodes, switches, adapters, routers = (int(n or 0) for n in found.groups())
         log.counts.update(nodes=nodes, switches=switches, adapters=adapters)

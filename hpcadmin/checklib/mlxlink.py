@@ -127,6 +127,8 @@ def _documents(text: str) -> Iterator[Told]:
             device = _device(line) or device
             if _ERROR.search(line[:2000]):
                 told.said.append(printable(opening, limit=200))
+            elif opening[0] in '}]"':
+                told.broken.append(f"a line of JSON outside of an answer: {printable(opening, limit=60)}")
             continue
         try:
             document, place = decoder.raw_decode(text, begin + len(line) - len(opening))
