@@ -89,7 +89,7 @@ def _measured(told: ibdiagnet_run.Told, context: Context) -> list[Measurement]:
                 raise ParseError(_OPEN)
             found = _doubted(found, _OPEN)
     if told.fabric is not None:
-        of_base = list(ibdiagnet_csv.measured(told.fabric, ignored, told.left_out))
+        of_base = list(ibdiagnet_csv.measured(told.fabric, ignored))
         if told.log is None:
             if context.nodes:
                 raise ParseError(_ALONE)
@@ -166,10 +166,14 @@ def _end(told: ibdiagnet_run.Told, log: ibdiagnet_log.Log) -> Iterator[Measureme
     if told.fabric is None and not log.old:
         yield Measurement("data_base", "not there", expected="not there", warnings=(
             "ibdiagnet2.db_csv was not written: links and counters were judged by the table alone",))
-    for name, there in (("nodes", len(told.fabric.nodes)), ("links", len(told.fabric.links))) if told.fabric else ():
+    for name, there in _in_base(told.fabric):
         if there and (number := log.counts.get(name, there)) != there:
             yield Measurement(f"db_{name}", there, "count", expected=number, warnings=(
                 f"{number} {name} are told, and the data base has {there}",))
+
+
+def _in_base(fabric: ibdiagnet_csv.Fabric | None) -> tuple[tuple[str, int], ...]:
+    return () if fabric is None or fabric.partial else (("nodes", len(fabric.nodes)), ("links", len(fabric.links)))
 
 
 def _hosts(fabric: ibdiagnet_csv.Fabric, context: Context) -> Iterator[Measurement]:

@@ -82,7 +82,7 @@ diagnose() { $root timeout "$limit" "$tool" -o "$dir/out" "$@" >"$dir/screen" 2>
 echo '# hpcadmin ibdiagnet 1'
 version=$($root timeout 30 "$tool" --version 2>&1 </dev/null | head -n 5 | tr -s '\n\r' '  ' | cut -c1-300)
 echo "# version $version"
-case $version in *' 1.'*) set -- ;; esac
+case $version in *'version 1.'*) set -- ;; esac
 diagnose "$@"
 unknown='unknown option\|unrecognized option\|illegal argument\|invalid option'
 if [ "$status" != 0 ] && [ $# != 0 ] && grep -qi "$unknown" "$dir/screen"; then
@@ -108,7 +108,6 @@ class Told:
     log: ibdiagnet_log.Log | None = None
     fabric: ibdiagnet_csv.Fabric | None = None
     status: int | None = None
-    left_out: bool = False
     framed: bool = False
     plain: bool = False                  # the version did not know the options
 
@@ -173,7 +172,7 @@ def _framed(text: str) -> Told:
 
 def _of_parts(parts: dict[str, list[str]], facts: dict[str, str]) -> Told:
     told = Told(status=lib.integer(facts["status"], "exit status", most=255), framed=True,
-                left_out="left out base" in facts, plain="without options" in facts)
+                plain="without options" in facts)
     if told.status is not None and told.status >= 124:
         what = "was ended: it took too long" if told.status in (124, 137) else f"ended with exit status {told.status}"
         raise ParseError(f"ibdiagnet {what}", hint="limit_s is the time that it gets" if told.status == 124 else "")
@@ -186,5 +185,6 @@ def _of_parts(parts: dict[str, list[str]], facts: dict[str, str]) -> Told:
         told.log.said.update({key: words for key, words in longer.said.items()
                               if len(words) >= len(told.log.said.get(key, ()))})
     if "base" in parts:
-        told.fabric = ibdiagnet_csv.Fabric(ibdiagnet_csv.sections(parts["base"]))
+        told.fabric = ibdiagnet_csv.Fabric(ibdiagnet_csv.sections(parts["base"]),
+                                            partial="left out base" in facts)
     return told
