@@ -18,7 +18,7 @@ from check_samples import Sample, all_samples
 
 from hpcadmin.catalogue import load_limits
 from hpcadmin.check import Context, Limit, NodeView, ParseError, Status, Subject
-from hpcadmin.checklib import ibdiagnet_csv, ibdiagnet_log, mlxlink_facts
+from hpcadmin.checklib import ibdiagnet_csv, ibdiagnet_log, mlxlink, mlxlink_facts
 from hpcadmin.judge import judge
 from hpcadmin.registry import load_checks
 from hpcadmin.rundata import PlannedTest, TestResult
@@ -231,6 +231,13 @@ def test_what_is_no_bit_error_rate(text: str) -> None:
                                                       ("400G", 4, 400.0), ("100GbE", 4, 100.0), ("N/A", 4, None)])
 def test_rates(speed: str, lanes: int, gbps: float | None) -> None:
     assert mlxlink_facts.rate_of(speed, lanes) == gbps
+
+
+def test_outputs_that_people_parted_with_a_line() -> None:
+    text = sample("mlxlink", "text_edr_copper").text.rstrip("\n")
+    told = mlxlink.read(f"===== mlx5_0 =====\n{text}\n\n==== /dev/mst/mt4123_pciconf1 Counters ====\n{text}\n")
+    assert [(port.device, port.get("Operational Info", "State"), port.missing) for port in told] == [
+        ("mlx5_0", "Active", []), ("mt4123_pciconf1", "Active", [])]
 
 
 def test_columns_of_both_tables() -> None:

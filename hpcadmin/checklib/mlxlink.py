@@ -25,6 +25,9 @@ _TITLES = re.compile(r"[A-Z][\w /()&.-]{2,60}\Z")
 _PORT = re.compile(r"# port (\S{1,64})\Z")
 _END_PORT = re.compile(r"# end port (\S{1,64}) status (\d{1,3})\Z")
 _COMMAND = re.compile(r"(?:^|[\s/])m[ls][xt]link\s.{0,200}?(?:-d|--device)[ =]+(\S{1,64})(?:.{0,100}?-p +(\d{1,3})\b)?")
+# How people part the outputs of several ports: "===== mlx5_0 =====".
+_PARTING = re.compile(r"[=#*]{2,}\s*(?:/dev/mst/)?((?:mlx5_|mt[0-9]{3,5}_|ibp?[0-9]|roce)[\w.-]{0,50})"
+                      r"[^=#*]{0,60}[=#*]{0,80}\Z")
 # What a command line asks for, and what then must follow.
 _ASKED = ((re.compile(r"\s(?:-\w*m\w*|--show_module)(?=\s|$)"), MODULE),
           (re.compile(r"\s(?:-\w*c\w*|--show_counters)(?=\s|$)"), COUNTERS),
@@ -215,7 +218,10 @@ def _texts(text: str) -> list[Told]:
 
 
 def _device(line: str) -> str:
-    """The port that a command line names which stands in the text."""
+    """The port that a command line names which stands in the text, or a line that parts outputs."""
+    parting = _PARTING.match(line.strip()[:200])
+    if parting:
+        return parting[1]
     command = _COMMAND.search(line[:400])
     if not command:
         return ""
