@@ -24,7 +24,8 @@ Of the data base, where it has them:
 
 Parameter `ignore`: stages (`Port Counters`) whose warnings are known to be harmless, and names of events, separated by
 commas; they are told, and not judged. Errors of a stage are always judged. `options` is what else ibdiagnet is asked
-for (its BER test, by default); a version that does not know these runs without them.
+for (its BER test, by default); a version that does not know these runs without them. It looks at the fabric of one
+port, the first that is up: where rails are separate fabrics, name the port of each in a test of its own (`-i mlx5_2`).
 
 `checks parse` reads what it prints, its log (ibdiagnet2.log) and its ibdiagnet2.db_csv, which alone does not say
 how the run ended. The formats are taken from public documentation and from recorded outputs of 1.5.7 to 2.13; messages
