@@ -11,7 +11,8 @@ is good on all ports of a node is told once):
 - `link_layer`, as in the inventory; `rate` (Gb/s), at least as in the inventory and as most ports of its kind;
   `width` (4X; InfiniBand only; 2X only where all ports of the kind are so, as of ports that were split: a warning);
 - `lid` and `sm_lid` of InfiniBand ports (assigned);
-- `steady`: told, and a failure, of a port whose state or rate was another one at the first reading;
+- `steady`: told, and a failure, of a port that was not there, or whose state or rate was another one, at one of the
+  readings before;
 - `symbol_error`, `link_error_recovery`, `link_downed` (a flap), `port_rcv_errors`, `port_rcv_remote_physical_errors`,
   `port_xmit_discards`, `port_xmit_constraint_errors`, `port_rcv_constraint_errors`, `local_link_integrity_errors`,
   `excessive_buffer_overrun_errors`, `VL15_dropped`, `rx_icrc_encapsulated`: by how much they have grown between the two
@@ -31,6 +32,7 @@ is good on all ports of a node is told once):
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import (
@@ -91,18 +93,17 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         return _alone(output.text)
     node = context.nodes[0] if context.nodes else NodeView(output.node)
     looks = _looks(output, node)
-    earlier = _looks(lib.require(before, count=1)[0], node) if before else looks
-    first, last = earlier[0], looks[-1]
-    if first.boot != last.boot:
+    looks = [*(_looks(lib.require(before, count=1)[0], node) if before else ()), *looks]
+    if len({look.boot for look in looks}) > 1:
         raise ParseError("the node was started anew between the two readings")
-    if last.uptime < first.uptime:
+    if looks[-1].uptime < looks[0].uptime:
         raise ParseError("the second reading is older than the first", hint="two runs mixed")
-    told = [problem for look in (first, last) for problem in (*look.problems, *_strange(look))]
+    told = [problem for look in looks for problem in (*look.problems, *_strange(look))]
     if told:
         raise ParseError(told[0])
-    if not last.ports and not first.ports and not node.rdma_devices:
+    if not any(look.ports for look in looks) and not node.rdma_devices:
         raise ParseError("the node has no RDMA port: /sys/class/infiniband has none")
-    return _measured(first, last, node, load=bool(before))
+    return _measured(looks, node, load=bool(before))
 
 
 def _strange(look: links_text.Look) -> list[str]:
@@ -118,21 +119,25 @@ def _looks(output: Output, node: NodeView) -> list[links_text.Look]:
     return looks
 
 
-def _measured(first: links_text.Look, last: links_text.Look, node: NodeView, *, load: bool) -> list[Measurement]:
-    where = Subject((node.name,) if node.name else ())
+def _measured(looks: Sequence[links_text.Look], node: NodeView, *, load: bool) -> list[Measurement]:
+    """looks: in their order; what is between the first and the last tells of what was not steady."""
+    where, last = Subject((node.name,) if node.name else ()), looks[-1]
     found = links_facts.facts(last.ports, node)
-    if any(first.ports[name].told != port.told for name, port in last.ports.items() if name in first.ports):
-        links_facts.facts(first.ports, node)              # damage there is damage too
-    pairs = [(first.ports[name], port, Subject(where.nodes, name)) for name, port in last.ports.items()
-             if name in first.ports]
-    for before, now, subject in pairs:
-        found += links_facts.changed(before, now, subject)
-        found += links_counts.so_far(before, subject)
-        found += links_counts.grown(before, now, last.uptime - first.uptime, subject)
-    found = links_facts.missing(last.ports, node, first.ports) + links_facts.folded(found, where)
+    for look, later in pairwise(looks):
+        if any(port.told != later.ports[name].told for name, port in look.ports.items() if name in later.ports):
+            links_facts.facts(look.ports, node)           # damage there is damage too
+    ports = {name: [look.ports.get(name) for look in looks] for name in last.ports}
+    for name, every in ports.items():
+        subject, there = Subject(where.nodes, name), [port for port in every if port]
+        found += links_facts.changed(every, subject)
+        found += links_counts.so_far(there[0], subject)
+        found += links_counts.grown(there, last.uptime - looks[0].uptime, subject)
+    earlier = {name: port for look in looks for name, port in look.ports.items()}
+    found = links_facts.missing(last.ports, node, earlier) + links_facts.folded(found, where)
     found.append(Measurement("ports", len(last.ports), "count", subject=where, key=False))
+    pairs = [(every[0], every[-1]) for every in ports.values() if every[0] and every[-1]]
     if load and pairs and not node.simulated:
-        quiet = all(links_counts.idle(before, now) for before, now, _ in pairs)
+        quiet = all(links_counts.idle(before, now) for before, now in pairs)
         text = "nothing" if quiet else "data"
         said = ("no data passed any port between the readings: nothing is shown of the links under load",)
         found.append(Measurement("under_load", text, subject=where, expected=text, warnings=said if quiet else ()))
@@ -153,9 +158,9 @@ def read(text: str, context: Context) -> Reading:
     try:
         if "# hpcadmin ib_links" in text:
             name, looks = links_text.own(text, "ib_links")
-            first, look = looks[0], looks[-1]
+            look = looks[-1]
             node = node if node.name else NodeView(lib.shown(name))
-            measured = _measured(first, look, node, load=False)
+            measured = _measured(looks, node, load=False)
         else:
             look = links_text.read(text)
             where = Subject((node.name,) if node.name else ())

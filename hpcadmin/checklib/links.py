@@ -33,6 +33,11 @@ class Rate:
     lanes: int | None = None
     speed: str = ""
 
+    @property
+    def doubts(self) -> list[str]:
+        """A generation that nobody knows: whether lanes and rate agree cannot be told."""
+        return [f"the speed {self.speed} is unknown"] if self.speed and self.speed not in _LANE else []
+
 
 @dataclass
 class Port:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Union
 
 from hpcadmin.check import Measurement, Subject
@@ -65,9 +66,9 @@ def strange(port: Port) -> list[str]:
 
 
 def without(port: Port) -> bool:
-    """Whether the port has no error counter at all, and says so."""
+    """Whether the port has no error counter at all, and says so. A card of Ethernet may count in its own way only."""
     told = [port.counts.get(name) for name in ERRORS]
-    hardware = any(name.startswith("hw ") for name in port.counts)
+    hardware = port.told.get("link_layer") != INFINIBAND and any(name.startswith("hw ") for name in port.counts)
     return not hardware and all(text in (None, _NONE) for text in told)
 
 
@@ -95,17 +96,22 @@ def so_far(port: Port, subject: Subject) -> Iterator[Measurement]:
         elif count is not None:
             said.append(f"{plain} {count}")
             shown.append(f"{plain} {count}")
+    names = [name for name in error_names(port) if name not in port.counts]
+    if names:
+        said.append(f"{', '.join(names)} not told")
+        shown.append("not all told")
     if without(port):
         shown, said = ["not counted"], ["it has no error counters: nothing is known of its errors"]
     text = "; ".join(shown) or "few"
     yield Measurement("errors_so_far", text, subject=subject, expected=text, warnings=tuple(said))
 
 
-def grown(before: Port, now: Port, seconds: float, subject: Subject) -> Iterator[Measurement]:
-    """What has grown between the two; `errors` is 0 where none has. A count that cannot be told is a text where a
-    number is expected: an error."""
-    names = list(dict.fromkeys([*error_names(before), *error_names(now)]))
-    found = [_grown(name, value(before, name), value(now, name), seconds, subject) for name in names]
+def grown(looks: Sequence[Port], seconds: float, subject: Subject) -> Iterator[Measurement]:
+    """What has grown between the first and the last; `errors` is 0 where none has. A count that cannot be told is a
+    text where a number is expected: an error."""
+    before, now = looks[0], looks[-1]
+    names = list(dict.fromkeys(name for port in looks for name in error_names(port)))
+    found = [_grown(name, [value(port, name) for port in looks], seconds, subject) for name in names]
     yield from (m for m in found if m.value != 0)
     if found and all(m.value == 0 for m in found):
         yield Measurement("errors", 0, "count", subject=subject)
@@ -126,14 +132,16 @@ def grown(before: Port, now: Port, seconds: float, subject: Subject) -> Iterator
         yield Measurement(WAIT, waited, "count", subject=subject, key=False)
 
 
-def _grown(name: str, before: Counted | None, now: Counted | None, seconds: float, subject: Subject) -> Measurement:
-    plain = name.removeprefix("hw ")
-    why = next((f"{plain} {count}: whether it grows cannot be seen" for count in (now, before)
+def _grown(name: str, counts: Sequence[Counted | None], seconds: float, subject: Subject) -> Measurement:
+    plain, before, now = name.removeprefix("hw "), counts[0], counts[-1]
+    why = next((f"{plain} {count}: whether it grows cannot be seen" for count in reversed(counts)
                 if isinstance(count, str)), "")
-    if not why and (before is None or now is None):
+    if not why and None in counts:
         why = f"{plain} is not told in both readings"
-    elif not isinstance(before, str) and not isinstance(now, str) and (now or 0) < (before or 0):
-        why = f"{plain} fell from {before} to {now}: it was cleared in between"
+    known = [count for count in counts if isinstance(count, int)]
+    fell = next((pair for pair in pairwise(known) if pair[1] < pair[0]), None)
+    if not why and fell:
+        why = f"{plain} fell from {fell[0]} to {fell[1]}: it was cleared in between"
     if why or not isinstance(before, int) or not isinstance(now, int):
         return Measurement(plain, "unknown", subject=subject, expected=0, warnings=(why,))
     said = (f"from {before} to {now} within {seconds:.0f} s",) if now > before else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from hpcadmin.check import Measurement, NodeView, PortView, Subject
 from hpcadmin.checklib.links import INFINIBAND, MOST_LID, Port
@@ -42,10 +43,15 @@ def missing(ports: Mapping[str, Port], node: NodeView, earlier: Mapping[str, Por
     return found
 
 
-def changed(before: Port, now: Port, subject: Subject) -> Iterator[Measurement]:
-    """What was not the same at the first reading."""
-    said = [f"{name} was {before.told[name]}, now {now.told[name]}" for name in ("state", "phys_state", "rate")
-            if name in before.told and name in now.told and before.told[name] != now.told[name]]
+def changed(looks: Sequence[Port | None], subject: Subject) -> Iterator[Measurement]:
+    """What was not the same at the readings before the last one. None: the port was not there."""
+    now = looks[-1]
+    assert now is not None  # noqa: S101
+    said = [] if all(looks) else ["it was not there at a reading before"]
+    said += [f"{name} was {before.told[name]}, now {now.told[name]}" for before in looks if before
+             for name in ("state", "phys_state", "rate")
+             if name in before.told and name in now.told and before.told[name] != now.told[name]]
+    said = list(dict.fromkeys(said))
     if said:
         yield Measurement("steady", "no", subject=subject, expected="yes", warnings=tuple(printable(s) for s in said))
 
@@ -109,9 +115,9 @@ class _Place:
         rate = self.port.rate.gbps
         rates = Counter(other.rate.gbps for other in self.alike if other.active)
         fastest = max(rates)
-        known = self.view.rate_gbps if self.view and self.view.rate_gbps else None
+        known = self.view.rate_gbps if self.view and 0 < (self.view.rate_gbps or 0) < inf else None
         expected = max(known, rate) if known else rate if len(self.alike) > 1 else None
-        said = []
+        said = list(self.port.rate.doubts)
         if rate < fastest:
             said.append(f"{rates[fastest]} of {sum(rates.values())} ports of its kind run at {fastest:g}")
             if 2 * rates[fastest] > sum(rates.values()):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, integer, lines_of, no_fatal_lines, own_output
-from hpcadmin.checklib.links import Port
+from hpcadmin.checklib.links import INFINIBAND, Port
 from hpcadmin.text import printable
 
 MOST_LINES = 200_000
 _CARD_FILES = ("hca_type", "board_id", "fw_ver", "node_type")
 _PORT_FILES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
 _SYS = re.compile(r"([A-Za-z0-9_.-]{1,64})/(?:ports/([0-9]{1,3})/)?([a-z_]{1,12}/)?([A-Za-z0-9_]{1,64}): *(.{0,300})\Z")
-_GREP = re.compile(r"(?:[a-z]{0,10}grep: )(.{1,300}): ([A-Z][A-Za-z ]{2,60})\Z")
+_GREP = re.compile(r"(?:[a-z]{0,10}grep|cat|head|tail): (.{1,300}): ([A-Z][A-Za-z ]{2,60})\Z")
 _CA = re.compile(r"CA:? '([A-Za-z0-9_.-]{1,64})'\Z")
 _PORT = re.compile(r"Port ([0-9]{1,3}):\Z")
 _STATUS = re.compile(r"Infiniband device '([A-Za-z0-9_.-]{1,64})' port ([0-9]{1,3}) status:?\Z", re.IGNORECASE)
@@ -90,6 +90,9 @@ def _own_look(lines: Sequence[str]) -> Look:
     if told != files:
         raise ParseError(f"{files} files were to be read, and {told} are told", hint="cut off, or lines lost")
     _complete(look, ("state", "phys_state", "rate", "link_layer"))
+    look.problems += [f"{port.name}: {name} not told" for port in look.ports.values()
+                      if port.told.get("link_layer") == INFINIBAND for name in ("lid", "sm_lid")
+                      if name not in port.told]
     return look
 
 
@@ -146,13 +149,17 @@ def _complete(look: Look, needed: Sequence[str]) -> None:
 
 def read(text: str) -> Look:
     """The ports of any of the texts; ParseError where it is none of them."""
-    lines = [line for line in lines_of(text) if line][:MOST_LINES]
-    for reader, begins in _READERS:
-        if any(begins(line) for line in lines):
-            look = reader(lines)
-            if not look.ports:
-                raise ParseError("no port is told")
-            return look
+    lines = [line for line in lines_of(text) if line]
+    if len(lines) > MOST_LINES:
+        raise ParseError(f"the text has more than {MOST_LINES} lines")
+    mine = [(name, reader) for name, reader, begins in _READERS if any(begins(line) for line in lines)]
+    if len(mine) > 1:
+        raise ParseError(f"texts of {' and '.join(name for name, _ in mine)} in one", hint="give them one by one")
+    for _, reader in mine:
+        look = reader(lines)
+        if not look.ports:
+            raise ParseError("no port is told")
+        return look
     complaints = [line for line in lines if _COMPLAINT.match(line)]
     if complaints:
         raise ParseError(f"no port is told: {printable(complaints[0], limit=200)}")
@@ -263,5 +270,6 @@ def _is_sys(line: str) -> bool:
     return bool(match and match[2] and (match[4] in _PORT_FILES if not match[3] else match[3].endswith("counters/")))
 
 
-_READERS: tuple[tuple[Callable[[Sequence[str]], Look], Callable[[str], object]], ...] = (
-    (_ibstatus, _STATUS.match), (_ibstat, _CA.match), (_perfquery, _PERF.match), (_sysfs, _is_sys))
+_READERS: tuple[tuple[str, Callable[[Sequence[str]], Look], Callable[[str], object]], ...] = (
+    ("ibstatus", _ibstatus, _STATUS.match), ("ibstat", _ibstat, _CA.match), ("perfquery", _perfquery, _PERF.match),
+    ("/sys", _sysfs, _is_sys))
