@@ -32,7 +32,7 @@ from hpcadmin.checklib.nccl_start import LAYOUTS, sizes_of, steps_of, tasks_of
 from hpcadmin.checklib.nccl_text import Splitter, lines_of
 from hpcadmin.checklib.nccl_words import Words, words_of
 
-_PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:_perf\b|\.cu:)")
+_PROGRAM = re.compile(rf"\b({'|'.join(c.name for c in COLLECTIVES.values())})(?:_perf(?:_mpi)?\b|\.cu:)")
 _MOST_RUNS = 16
 
 
@@ -108,8 +108,8 @@ def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: S
             values += _values(runs[n], senses[n], n + 1 if len(runs) > 1 else None)
     told = [senses[n] for n in mine]
     hosts = next((s.hosts for s in told if s.hosts is not None), None)
-    listed = any(runs[n].ranks for n in shown)
-    names = hosts if hosts is not None else () if listed else words.hosts
+    told_all = any(runs[n].ranks or runs[n].rows for n in shown)     # then who printed an error is not all of them
+    names = hosts if hosts is not None else () if told_all else words.hosts
     wrong = [s.wrong for s in told if s.wrong is not None]
     checked = [s.validated for s in told if s.validated is not None]
     kinds = {p.kind for p in problems}

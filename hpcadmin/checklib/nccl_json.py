@@ -10,15 +10,18 @@ from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, positive
 from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Params, Rank, Row, Run
 
-_START = re.compile(r"(?:\A|\n)[ \t\ufeff]{0,16}\{")
+_START = re.compile(r"(?:\A|\n)[ \t\ufeff]{0,16}\{(?=\s{0,64}(?:[\"}]|\Z))")
+_TABLE = re.compile(r"algbw[ \t]{1,16}busbw")
 _PLACE = 1e-6               # numbers have six decimals
 _NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
 
 
 def start_of(text: str) -> int | None:
-    """Where a report begins in a text that has no table: the tool writes it without a line end within."""
+    """Where a report begins: the tool writes it without a line end within. Other JSON may stand beside a table."""
     match = _START.search(text)
-    return match.end() - 1 if match and "# nThread" not in text[:match.end()] else None
+    if match is None or "# nThread" in text[:match.end()]:
+        return None
+    return match.end() - 1 if '"minimum_bytes"' in text or not _TABLE.search(text) else None
 
 
 def run_of(text: str, start: int) -> tuple[Run, tuple[str, ...], str]:
@@ -30,6 +33,8 @@ def run_of(text: str, start: int) -> tuple[Run, tuple[str, ...], str]:
     around = f"{text[:start]}\n{text[end:]}"
     if "{" in around:
         raise ParseError("more than one JSON report, or something between them")
+    if _TABLE.search(around):
+        raise ParseError("a JSON report and a table in one text: two outputs, which may be of two runs")
     if not isinstance(report, dict) or "config" not in report:
         raise ParseError("not a report of nccl-tests: no config")
     run = Run(json=True)

@@ -45,8 +45,7 @@ def sense(run: Run, of: Collective) -> Sense:
         problems += _average(run, problems)
     validated, wrong, found = _validation(run, of)
     problems += found
-    hosts = None if ranks is None or not run.ranks else tuple(dict.fromkeys(r.host for r in run.ranks))
-    return Sense(tuple(problems), ranks, hosts, validated, wrong, unit, other)
+    return Sense(tuple(problems), ranks, _hosts(run, ranks), validated, wrong, unit, other)
 
 
 def _bad(text: str) -> Problem:
@@ -60,7 +59,7 @@ def _part(text: str) -> Problem:
 def _of_another(run: Run, of: Collective) -> Iterator[Problem]:
     """Another collective, by what the program says of itself and by the columns that only some have."""
     for name in dict.fromkeys([*run.starts, *run.ends]):
-        if name.rsplit("/", 1)[-1] != of.program:
+        if name.rsplit("/", 1)[-1].removesuffix("_mpi") != of.program:      # as some builds name it
             yield _bad(f"this is an output of {shown(name)}, not of {of.program}")
     row = next(iter(run.rows), None)
     names = run.headers[-1].names if run.headers else ()
@@ -147,10 +146,22 @@ def _ranks(run: Run, of: Collective) -> tuple[int | None, list[Problem]]:
     places = [(r.host, r.device) for r in run.ranks]
     buses = [(r.host, r.pci) for r in run.ranks if ":" in r.pci]
     if len(set(places)) != len(places) or len(set(buses)) != len(buses):
-        problems.append(_bad("two ranks use one GPU: ranks are not bound one to a GPU"))
+        problems.append(_part("two ranks use one GPU: ranks are not bound one to a GPU"))
     if count == 1:
         problems.append(_bad("one rank sends nothing: its bus bandwidth says nothing"))
     return count, problems
+
+
+def _hosts(run: Run, count: int | None) -> tuple[str, ...] | None:
+    """The hosts, where the list is complete, or where those in it with as many ranks each are all there can be."""
+    if count is None or not run.ranks:
+        return None
+    names = tuple(dict.fromkeys(r.host for r in run.ranks))
+    if len(run.ranks) < count:
+        first = sorted(min(r.number - r.device for r in run.ranks if r.host == name) for name in names)
+        if first[0] != 0 or len({b - a for a, b in pairwise([*first, count])}) != 1:
+            return None
+    return names
 
 
 def ratio(rows: Sequence[Row]) -> tuple[float, float]:

@@ -13,16 +13,21 @@ from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Line, 
 _TAG = re.compile(r"\[(?:[^\]\s,@]{1,200}@)?\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
 _LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:? ")
-_PREFIX = re.compile(r"(\S{1,80}[ \t]?)# {1,12}size +count ")
-_PARAMS = re.compile(r"# nThread (\d{1,9}) nGpus (\d{1,9}) minBytes (\d{1,18}) maxBytes (\d{1,18}) "
-                     r"step: (\d{1,18})\((factor|bytes)\).{0,200}? validation: (\d{1,9})(?: |$)")
+_RAY = re.compile(r"\([\w.-]{1,80}, rank=\d{1,9}, pid=\d{1,9}(?:, ip=[\w.:-]{1,60})?\) ?")
+_SYSLOG = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} [^\s:]{1,80}: ?")
+_PREFIX = re.compile(r"(\S.{0,159}?)(?:# {1,12}size +count |# ?nThreads?:? \d)")
+# rccl-tests had colons, and sometimes the number of ranks between.
+_PARAMS = re.compile(r"# nThreads?:? (\d{1,9}) nGpus:? (\d{1,9}) (?:nRanks:? \d{1,9} )?minBytes:? (\d{1,18}) "
+                     r"maxBytes:? (\d{1,18}) step: (\d{1,18})\((factor|bytes)\).{0,200}? validation: (\d{1,9})(?: |$)")
 _RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?(?:Pid +(\d{1,9}) )?on +(\S{1,255}) device +(\d{1,5}) "
                    r"\[([0-9a-fA-Fx:.]{1,24})\](?: (.{0,200}))?")
 _BOUNDS = re.compile(r"# Out of bounds values\s{0,20}: (\d{1,18}) (OK|FAILED)$")
-_AVERAGE = re.compile(r"#? ?Avg bus bandwidth\s{0,20}:\s{0,20}([^\sG]{1,30})(?:GB/s)?(?: +(OK|FAILED))?$")
+_AVERAGE = re.compile(r"#? ?Avg bus bandwidth\s{0,20}:\s{0,20}([^\sG]{1,30})(?: ?GB/s)?(?: +(OK|FAILED))?$")
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d{1,18}) due to memory limitation$")
 _GAP = re.compile(r"(?:(?:\.{2,}|…)(?: ?[\w ,()-]{1,60})?(?:\.{2,}|…)?|\[(?:\.{2,}|…)\]"
                   r"|[<[(].{0,80}(?:truncat|omit|snip|cut|remov|skip).{0,80}[])>])", re.IGNORECASE)
+_LEFT_OUT = re.compile(r"(?:truncated|omitted|skipped|snipped|removed)\b.{0,60}\b(?:sizes?|rows?|lines?)\b",
+                       re.IGNORECASE)
 _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Iteration", "GPU memory usage",
           "Writing JSON")
 # What older versions, and people who paste, have without the # before it.
@@ -36,15 +41,26 @@ def lines_of(text: str) -> list[Line]:
     """The lines, cleaned and without what mpirun, srun, pdsh and log collectors put before each."""
     raws = strip_terminal(text).split("\n")
     texts = [raw.strip() for raw in raws]
-    for pattern, all_of_them in ((_TIME, True), (_TAG, False), (_LABEL, True), (_TIME, True), (_TAG, False)):
+    for pattern, all_of_them in ((_RAY, False), (_SYSLOG, True), (_TIME, True), (_TAG, False), (_LABEL, True),
+                                 (_TIME, True), (_TAG, False)):
         hits = sum(1 for t in texts if t and pattern.match(t))
         told = sum(1 for t in texts if t)
         if hits and (not all_of_them or hits * 3 >= told * 2):
-            texts = [pattern.sub("", t, count=1).strip() if pattern.match(t) else t for t in texts]
-    common = next((m[1] for m in map(_PREFIX.match, texts) if m), "")
+            texts = [_without(pattern, t) for t in texts]
+    heads = (t for t in texts if "nThread" in t or ("size" in t and " count " in t))
+    common = next((m[1] for m in map(_PREFIX.match, heads) if m), "")
     if common:
         texts = [t.removeprefix(common).strip() for t in texts]
     return [Line(raw.strip(), text) for raw, text in zip(raws, texts, strict=True)]
+
+
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """The text behind its tag. Open MPI puts the tag of the same rank also where a line came in several pieces."""
+    match = pattern.match(text)
+    if match is None:
+        return text
+    rest = text[match.end():]
+    return (rest.replace(match[0].rstrip(), "") if pattern is _TAG else rest).strip()
 
 
 class Splitter:
@@ -71,12 +87,12 @@ class Splitter:
         return self.runs[-1]
 
     def _comment(self, line: Line) -> None:
-        text, run = line.text, self.runs[-1]
-        body = text[1:].strip()
-        words = body.split()
+        run, body = self.runs[-1], line.text[1:].strip()
+        text, words = f"# {body}", body.split()
+        line = Line(line.raw, text)         # who pastes an output often loses the blank
         if not body:
             run.closed = run.closed or bool(run.averages)
-        elif body.startswith(("Collective test starting:", "nThread ", "Using devices", "Rank ")):
+        elif body.startswith(("Collective test starting:", "nThread", "Using devices", "Rank ")):
             self._head(line, body)
         elif body.startswith("Collective test concluded:"):
             run.ends.append(body.split(":", 1)[1].strip())
@@ -96,7 +112,7 @@ class Splitter:
             run.quotes.append(line.raw)
         elif body.startswith("nccl-tests version "):
             self._run(run.table or run.ended).quotes.append(line.raw)
-        elif _GAP.fullmatch(body):
+        elif _GAP.fullmatch(body) or _LEFT_OUT.match(body):
             run.gaps.append(line.raw)
         elif not body.startswith(_KNOWN):
             self.others.append(line)

@@ -24,11 +24,12 @@ BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi fa
 _NO_FAILURE = (" nccl info ", "retrying")
 _HOSTS = (re.compile(r"(\S{1,255}): Test (?:(?:CUDA|NCCL|MPI|HIP|RCCL) failure|timeout)"),
           re.compile(r"\.\. (\S{1,255}) pid \d{1,9}: Test failure"),
-          re.compile(r"(\S{1,255}):\d{1,9}:\d{1,9} \[\d{1,5}\] "),
+          re.compile(r"(?:\[[\d :.-]{8,40}\] )?(\S{1,255}):\d{1,9}:\d{1,9} \[\d{1,5}\] "),
           re.compile(r"srun: error: ([^:\s]{1,255}): task"),
           re.compile(r"slurmstepd-(\S{1,255}): error"))
 _NO_HOST = re.compile(r"\.\. (\S{1,255}) pid: Test failure")
-_NCCL = re.compile(r"\S{1,255}:\d{1,9}:\d{1,9} \[\d{1,5}\] (.*)")
+# Newer versions put the time before warnings.
+_NCCL = re.compile(r"(?:\[[\d :.-]{8,40}\] )?\S{1,255}:\d{1,9}:\d{1,9} \[\d{1,5}\] (.*)")
 _VIA = re.compile(r"(?:Channel|Ring) \d{1,4}(?:/\d{1,4})?\s{0,4}: .{1,80}? via ([^\s].{0,60})")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (\w{1,20})")
 _USING = re.compile(r"Using network (\S[\w ./-]{0,40}?)(?: \(|\(|$)")
