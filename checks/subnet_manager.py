@@ -100,32 +100,42 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
         raise ParseError(f"{len(told)} nodes told of their ports and {len(asked)} of the managers where "
                          f"{len(context.nodes) or 'some'} and 1 must be")
     ports: dict[tuple[str, str], Port] = {}
+    seen_nodes: set[str] = set()
     for output in told:
         node = next((n for n in context.nodes if n.name == output.node), NodeView(output.node))
-        ports.update(_ports(output, node))
+        name, linked = _ports(output, node)
+        if name in seen_nodes:
+            raise ParseError(f"{name} told of its ports twice", hint="and another node did not")
+        seen_nodes.add(name)
+        ports.update(linked)
     if not ports:
         raise ParseError("no InfiniBand port has a link: there is nothing that a subnet manager manages")
     expected = context.param_int("subnets", 1)
     found, seen = _known(ports, expected)
     nodes = Subject(tuple(dict.fromkeys(node for node, _ in ports)))
-    return [*found, *_managers(lib.whole(asked[0]).text, nodes, seen if expected > 1 else set())]
+    here = {port for name, port in ports if name == asked[0].node}
+    return [*found, *_managers(lib.whole(asked[0]).text, nodes, seen, here)]
 
 
-def _ports(output: Output, node: NodeView) -> Iterator[tuple[tuple[str, str], Port]]:
-    """The InfiniBand ports of a node whose link is up."""
+def _ports(output: Output, node: NodeView) -> tuple[str, dict[tuple[str, str], Port]]:
+    """The name of a node and its InfiniBand ports whose link is up."""
     name, looks = links_text.own(lib.whole(output).text, "subnet_ports")
     if node.name and not lib.same_host(name, node.name) and not lib.same_host(name, node.hostname or node.name):
         raise ParseError(f"the output is of {lib.shown(name)}, not of {node.name}")
     if len(looks) != 1 or looks[0].problems:
         raise ParseError(looks[0].problems[0] if looks[0].problems else f"{len(looks)} readings where 1 must be",
                          where=node.name or None)
-    for port in looks[0].ports.values():
-        if port.layer == INFINIBAND and port.link == "LinkUp" and port.state != "DOWN":
-            yield (node.name or lib.shown(name), port.name), port
+    lost = [p.name for p in node.ports if p.link_layer == INFINIBAND and p.state == "ACTIVE"
+            and p.name not in looks[0].ports]
+    if lost:
+        raise ParseError(f"nothing is told of {', '.join(lost[:8])}, which the inventory has", where=node.name)
+    name = node.name or lib.shown(name)
+    return name, {(name, port.name): port for port in looks[0].ports.values()
+                  if port.layer == INFINIBAND and port.link == "LinkUp" and port.state != "DOWN"}
 
 
 def _known(ports: Mapping[tuple[str, str], Port], expected: int) -> tuple[list[Measurement], set[int]]:
-    """What the ports know, and the LIDs of their managers."""
+    """What the ports know, and the LIDs of their managers; where there is to be one subnet, of that of most ports."""
     found: list[Measurement] = []
     seen: Counter[tuple[str, int]] = Counter()
     where: dict[tuple[str, int], list[tuple[str, str]]] = {}
@@ -148,17 +158,20 @@ def _known(ports: Mapping[tuple[str, str], Port], expected: int) -> tuple[list[M
     told = tuple(f"{n} ports know LID {lid} of subnet {prefix or '?'}" for (prefix, lid), n in seen.most_common(8))
     found.append(Measurement("subnets", len(seen), "count", subject=nodes, expected=expected,
                              warnings=told if len(seen) != expected else ()))
-    return found, {lid for _, lid in seen}
+    return found, {lid for _, lid in seen} if expected > 1 or not usual else {usual[1]}
 
 
-def _managers(text: str, where: Subject, known: set[int]) -> Iterator[Measurement]:
+def _managers(text: str, where: Subject, known: set[int], here: set[str]) -> Iterator[Measurement]:
     """What sminfo and saquery tell: of each manager that answers, and of the managers that are listed beside it.
 
-    known: LIDs that ports know their managers by, each of which must have answered.
+    known: LIDs that ports know their managers by, each of which must have answered. here: ports of the node that asks.
     """
     runs = _runs(text)
     if not runs:
         raise ParseError("no manager was asked: the node has no InfiniBand port that is ACTIVE")
+    strange = sorted({port for _, port in runs} - here) if here else []
+    if strange:
+        raise ParseError(f"managers were asked through {', '.join(strange[:4])}, which has no link on that node")
     good: dict[tuple[str, str], list[list[str]]] = {}
     for tool, name in (("sminfo", "master"), ("saquery", "masters")):
         bad = {port: why for (what, port), answers in runs.items() if what == tool
@@ -196,7 +209,10 @@ def _masters(both: Mapping[str, Sequence[subnets.Manager]], lists: Mapping[str, 
             continue
         done.add(first.guid)
         subject = Subject(where.nodes, f"subnet manager {first.name}" if several else "")
-        yield Measurement("master", second.state, subject=subject, expected=subnets.MASTER)
+        listed = next((m.state for m in lists.get(port, ()) if m.guid == second.guid), second.state)
+        said = [f"saquery lists it as {listed}"] if listed != second.state else []
+        said += [f"it was {first.state} before"] if first.state != second.state and first.guid == second.guid else []
+        yield Measurement("master", second.state, subject=subject, expected=subnets.MASTER, warnings=tuple(said))
         if second.guid == first.guid:
             yield subnets.goes_on(first, second, subject)
         else:
@@ -273,7 +289,7 @@ def read(text: str, context: Context) -> Reading:
     """An output of sminfo, saquery SMIR or ibdiagnet by itself, or of our own script."""
     try:
         if "# hpcadmin subnet_managers" in text:
-            measured = list(_managers(text, Subject(), set()))
+            measured = list(_managers(text, Subject(), set(), set()))
             return Reading(tuple(measured), _bad(measured), usable=True)
         managers, measured, problems, notes = subnets.read(text)
     except ParseError as exc:

@@ -79,6 +79,21 @@ def test_ports_that_know_another_manager_or_none() -> None:
     assert bad(parse(TWO, PORTS[0], prefix)) == {"sm_lid mlx5_1/1": Status.FAIL, "subnets": Status.FAIL}
 
 
+def test_ports_that_know_another_manager_than_the_one_that_answers() -> None:
+    assert bad(parse(TWO, *(text.replace("sm_lid:0x2", "sm_lid:0x14") for text in PORTS))) == {"master": Status.ERROR}
+
+
+def test_every_node_tells_of_all_its_ports_once() -> None:
+    asked = Output(TWO, node="n1", step="managers")
+    twice = [Output(PORTS[0], node="n1", step="ports")] * 2
+    with pytest.raises(ParseError, match="n1 told of its ports twice"):
+        CHECK.parse([*twice, asked], Context(nodes=NODES))
+    lost = NodeView("n2", ports=(PortView("mlx5_77", 1, "InfiniBand", 400.0, "ACTIVE"),))
+    told = [Output(text, node=name, step="ports") for text, name in zip(PORTS, ("n1", "n2"), strict=True)]
+    with pytest.raises(ParseError, match="nothing is told of mlx5_77/1"):
+        CHECK.parse([*told, asked], Context(nodes=(NODES[0], lost)))
+
+
 def test_rails_that_are_fabrics_of_their_own() -> None:
     """Two subnets are right where the site says so, and each manager must have answered."""
     rails = [text.replace("mlx5_7/ports/1/sm_lid:0x2", "mlx5_7/ports/1/sm_lid:0x9") for text in PORTS]
@@ -98,10 +113,15 @@ def test_rails_that_are_fabrics_of_their_own() -> None:
     ("SMState...............2", "SMState...............1", {"standbys": Status.WARN}),
     ("Priority..............12", "Priority..............15", {"standbys": Status.WARN}),
     ("state 3 SMINFO_MASTER\nrun: saquery", "state 2 SMINFO_STANDBY\nrun: saquery", {"master": Status.FAIL}),
-    ("SMState...............3", "SMState...............2", {"masters": Status.FAIL}),
+    ("SMState...............3", "SMState...............2", {"master": Status.WARN, "masters": Status.FAIL}),
+    ("state 3 SMINFO_MASTER\nrun: sminfo", "state 2 SMINFO_STANDBY\nrun: sminfo", {"master": Status.WARN}),
+    ("sm lid 2 ", "sm lid 3 ", None), ("mlx5_0/1", "mlx5_44/1", None),
 ])
-def test_changes_of_the_answers(old: str, new: str, wanted: dict[str, Status]) -> None:
+def test_changes_of_the_answers(old: str, new: str, wanted: dict[str, Status] | None) -> None:
     assert old in TWO
+    if wanted is None:
+        assert outcome(TWO.replace(old, new)) is Status.ERROR
+        return
     assert bad(parse(TWO.replace(old, new))) == wanted
 
 
