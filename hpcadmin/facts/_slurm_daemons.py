@@ -171,7 +171,7 @@ NOT_CONFIGURATION = (
         "no configuration came from slurmctld: it must be up, with SlurmctldParameters=enable_configless, or slurmd "
         "needs files of its own", note=True),
     _at("onnect", r"failed to open persistent connection to (?:host:)?(?P<host>[^\s]{1,120}?):? |"
-        r"Unable to contact slurm controller|connect failure|Connection refused",
+        r"Unable to contact slurm controller|connect failure|slurm[^\n]{0,200}Connection refused",
         f"nothing answers there: the daemon is down, or a firewall is between{_WHERE}", note=True),
     _at("with a database", r"You are running with a database but for some reason we have no TRES",
         f"slurmdbd or its database is down at the first start{_WHERE}", note=True),
