@@ -118,6 +118,9 @@ def _side(output: Output, context: Context, place: int) -> Side:
     told = side.facts["node"]
     if told not in ("-", node.name):
         raise ParseError(f"the {side.role} ran on {lib.shown(told)}, not on {node.name}")
+    peer, other = side.facts["peer"], context.nodes[1 - place].address
+    if not context.param_str("hosts", "") and iperf.differ(peer, other):
+        raise ParseError(f"the {side.role} asked {lib.shown(peer)}, and {context.nodes[1 - place].name} is {other}")
     return side
 
 
@@ -144,6 +147,10 @@ def _path(side: Side, context: Context, place: int) -> Measurement:
     """What size of packets gets from this node to the other."""
     mtu, way = context.param_int("mtu", 9000), _way(context, place)
     small, large = side.ping("small"), side.ping("large")
+    peer = side.facts["peer"]
+    strange = [p.address for p in (small, large) if p and iperf.differ(p.address, peer)]
+    if strange:
+        raise ParseError(f"{lib.shown(strange[0])} was pinged, not {lib.shown(peer)}", where=way)
     assert small is not None and large is not None  # noqa: S101  (read_side wants both)
     value: int | str = mtu
     why: list[str] = []
@@ -190,7 +197,7 @@ def _shorter(side: Side, large: ping.Ping, way: str, mtu: int) -> tuple[int, lis
 def _loss(server: Side, client: Side, context: Context) -> list[Measurement]:
     found = []
     for name, begin, receiver in (("udp", 1, server), ("udp_back", 0, client)):
-        run = _checked(client.iperf(name), name, context, begin, udp=True)
+        run = _checked(client, name, context, begin, udp=True)
         assert run.total is not None and run.lost is not None and run.loss is not None  # noqa: S101
         said = _few(run) + ([f"{receiver.overflowed} datagrams came to {context.nodes[1 - begin].name}, which did not "
                              "read them in time: these were not lost on the way"]
@@ -213,7 +220,7 @@ def _bandwidth(server: Side, client: Side, context: Context) -> list[Measurement
     speed = min((s.speed_gbps for s in (server, client) if s.speed_gbps), default=None) \
         if server.speed_gbps and client.speed_gbps else None
     for name, begin in (("tcp", 1), ("tcp_back", 0)):
-        run = _checked(client.iperf(name), name, context, begin, udp=False)
+        run = _checked(client, name, context, begin, udp=False)
         rate = run.rate("receiver")
         assert rate is not None  # noqa: S101  (_checked wants it)
         way = _way(context, begin)
@@ -235,12 +242,16 @@ def _bandwidth(server: Side, client: Side, context: Context) -> list[Measurement
     return found
 
 
-def _checked(run: Run, name: str, context: Context, begin: int, *, udp: bool) -> Run:
+def _checked(client: Side, name: str, context: Context, begin: int, *, udp: bool) -> Run:
     """The run, if it is the one that was asked for."""
+    run, peer = client.iperf(name), client.facts["peer"]
     streams = 1 if udp else context.param_int("streams", 8)
     if (run.udp, run.reverse, run.streams) != (udp, begin == 0, streams):
         way = ", reverse" if run.reverse else ""
         raise ParseError(f"{name}: iperf3 ran {iperf.words(run)}{way}, which is not what was asked")
+    strange = [other for _, other in run.pairs if iperf.differ(other, peer)]
+    if strange:
+        raise ParseError(f"{name}: the other end is {strange[0]}, not {lib.shown(peer)}")
     if run.loopback:
         raise ParseError(f"{name}: the other end is {run.loopback}: loopback proves no path")
     rate = run.rate("receiver")
@@ -268,9 +279,11 @@ def _transport(run: Run, speed: float | None) -> str:
 def read(text: str, context: Context) -> Reading:
     if "# hpcadmin ethernet 1" in text:
         return _own(text)
-    if ping.is_ping(text) and not iperf.is_iperf(text):
-        return ping.read(text)
-    return iperf.read(text)
+    if not ping.is_ping(text):
+        return iperf.read(text)
+    if iperf.is_iperf(text):
+        return Reading(problems=("texts of ping and of iperf in one: give them one by one",))
+    return ping.read(text)
 
 
 def _own(text: str) -> Reading:

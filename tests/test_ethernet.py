@@ -319,10 +319,22 @@ def test_too_few_datagrams_never_pass() -> None:
         "interface: eth0", "interface: lo"), CLIENT, "are one host"),
     (SERVER, CLIENT.replace("# status tcp 0", "# status tcp 1"), "tcp: iperf3 ended with status 1"),
     (SERVER, CLIENT.replace("# begin tcp\n", "# begin tcp_too\n"), "ends and had not begun"),
+    (SERVER, CLIENT.replace("10.232.0.11", "10.232.0.77"), "asked 10.232.0.77, and node01 is 10.232.0.11"),
+    (SERVER, CLIENT.replace("PING 10.232.0.11 (10.232.0.11)", "PING n (10.232.0.99)"), "10.232.0.99 was pinged"),
+    (SERVER, CLIENT.replace('"remote_host":\t"10.232.0.11"', '"remote_host":\t"10.232.0.99"'), "end is 10.232.0.99"),
+    (SERVER.replace("servers: 0 0 0 0", "servers: 137 0"), CLIENT, "where 4 servers ended"),
     (SERVER, CLIENT + "slurmstepd: error: *** STEP 1.0 CANCELLED\n", "error line")])
 def test_a_run_that_is_not_whole(server: str, client: str, said: str) -> None:
     with pytest.raises(ParseError, match=said.replace("(", "\\(")):
         parse(server, client)
+
+
+def test_what_one_text_of_two_tools_and_a_ping_that_failed_are_worth() -> None:
+    ping_text, iperf_text = ((SAMPLES / f"whole_{name}.out").read_text() for name in ("ping_quiet", "iperf3_text"))
+    assert read(iperf_text + ping_text.replace(" 0% packet loss", " 100% packet loss")).problems == (
+        "texts of ping and of iperf in one: give them one by one",)
+    found = parse(client=CLIENT.replace("# status small 0", "# status small 1"))
+    assert "ping ended with status 1" in str([m.warnings for m in found if m.name == "path_mtu"])
 
 
 def test_what_is_started() -> None:

@@ -136,7 +136,12 @@ class Side:
 
     def ping(self, name: str) -> Ping | None:
         section = self.sections.get(name)
-        return ping.parse(section.text) if section else None
+        if section is None:
+            return None
+        found = ping.parse(section.text)
+        if section.status and found.received:
+            found.doubts.append(f"ping ended with status {section.status}")
+        return found
 
     def iperf(self, name: str) -> Run:
         """ParseError where it gave no sound result."""
@@ -176,6 +181,8 @@ def read_side(text: str) -> Side:
         raise ParseError(f"{', '.join(missing) or 'role'} not told: cut off, or several runs mixed")
     if list(facts) != wanted or len(told) != len(wanted):
         raise ParseError("not told in order: cut off, or several runs mixed")
+    if role == "server" and not re.fullmatch(r"\d{1,3}(?: \d{1,3}){3}", facts["servers"]):
+        raise ParseError(f"servers is {lib.shown(facts['servers'])!r} where 4 servers ended")
     known = [name for name in (*PINGS, *IPERFS) if name in sections]
     if list(sections) != known or not {"small", "large"} <= set(sections):
         raise ParseError(f"the parts are {', '.join(sections) or 'none'}: cut off, or several runs mixed")

@@ -68,6 +68,15 @@ def is_loopback(address: str) -> bool:
         return address in ("localhost", "localhost.localdomain")
 
 
+def differ(one: str, other: str) -> bool:
+    """Whether both are addresses, and not of one interface."""
+    try:
+        a, b = (ip_address(text.partition("%")[0]) for text in (one, other))
+    except ValueError:
+        return False
+    return (getattr(a, "ipv4_mapped", None) or a) != (getattr(b, "ipv4_mapped", None) or b)
+
+
 def address(text: str) -> str:
     """The address of an end of a connection, which is never a name."""
     try:
