@@ -49,6 +49,7 @@ done
 echo '# end gpu_pcie'
 """
 NAME = "gpu_pcie"
+WIDTHS, MOST_GEN = (1, 2, 4, 8, 12, 16, 32), 7
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,9 @@ def _samples(text: str, node: NodeView) -> dict[str, list[Row]]:
         raise ParseError("no GPU is described" if not found else "a GPU is not in every sample")
     if node.gpus is not None and len(found) != node.gpus:
         raise ParseError(f"{len(found)} GPUs are described where the inventory has {node.gpus}")
+    known = {nvidia.same_pci(address) for address in node.gpu_pci}
+    if known and (strange := [address for address in found if address not in known]):
+        raise ParseError(f"the GPU at {strange[0]} is not in the inventory")
     return found
 
 
@@ -113,23 +117,33 @@ def _row(line: str) -> tuple[str, Row]:
         raise ParseError(f"not a line of {len(FIELDS)} fields: {lib.shown(line)}")
     busy = None if words[2] in ("[N/A]", "N/A", "[Not Supported]") else lib.integer(words[2], "utilisation", most=100)
     numbers = [lib.integer(word, name, least=1, most=32) for word, name in zip(words[3:], FIELDS[3:], strict=True)]
-    return nvidia.same_pci(words[0]), Row(busy, *numbers)
+    row = Row(busy, *numbers)
+    if row.gen_most > MOST_GEN or {row.width, row.width_most} - set(WIDTHS):
+        raise ParseError(f"there is no such PCIe link: {lib.shown(line)}")
+    if row.gen > row.gen_most or row.width > row.width_most:
+        raise ParseError(f"the link is above its own most: {lib.shown(line)}")
+    return nvidia.same_pci(words[0]), row
 
 
 def _measurements(samples: dict[str, list[Row]], node: NodeView) -> list[Measurement]:
     known = [nvidia.same_pci(address) for address in node.gpu_pci]
     where = Subject((node.name,) if node.name else ())
+    best = max((row.gen_most, row.width_most) for rows in samples.values() for row in rows)
     found: list[Measurement] = []
     for place, (address, rows) in enumerate(samples.items()):
         busy = rows if node.simulated else [row for row in rows if row.busy]
         index = known.index(address) if address in known else place
         told = busy or rows
-        said = () if busy else (f"never seen busy in {len(rows)} samples: its link under load is not known",)
+        said = [] if busy else [f"never seen busy in {len(rows)} samples: its link under load is not known"]
+        most = max((row.gen_most, row.width_most) for row in rows)
+        if most != best:
+            said.append(f"generation {most[0]} with {most[1]} lanes is its most, where others of the node have "
+                        f"{best[0]} with {best[1]}")
         gen, width = max(row.gen for row in told), min(row.width for row in told)
         subject = replace(where, device=f"GPU {index}")
-        found += [Measurement("pcie_gen", gen, subject=subject, warnings=said,
+        found += [Measurement("pcie_gen", gen, subject=subject, warnings=tuple(said),
                               expected=max(row.gen_most for row in rows) if busy else gen),
-                  Measurement("pcie_width", width, "lanes", subject=subject, warnings=said,
+                  Measurement("pcie_width", width, "lanes", subject=subject, warnings=tuple(said),
                               expected=max(row.width_most for row in rows))]
     alike = {(m.name, m.value, m.expected, m.warnings) for m in found}
     if len(alike) == 2:

@@ -55,3 +55,21 @@ def test_a_number_that_is_none_is_refused(place: int, bad: str) -> None:
     words[place] = bad
     with pytest.raises(ParseError):
         CHECK.parse([Output(OK.replace(row, ", ".join(words)), node="n1")], Context((NodeView("n1", gpus=8),)))
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    (", 5, 5, 16, 16", ", 5, 4, 16, 16", "above its own most"), (", 5, 16, 16", ", 5, 16, 8", "above its own most"),
+    (", 1, 5,", ", 1, 9,", "no such PCIe link"), ("16, 16", "3, 16", "no such PCIe link")])
+def test_links_that_cannot_be_are_refused(old: str, new: str, said: str) -> None:
+    assert old in OK
+    with pytest.raises(ParseError, match=said):
+        CHECK.parse([Output(OK.replace(old, new), node="n1")], Context((NodeView("n1", gpus=8),)))
+
+
+def test_other_gpus_than_those_of_the_inventory_and_one_that_can_less() -> None:
+    with pytest.raises(ParseError, match="0000:1b:00.0 is not in the inventory"):
+        CHECK.parse([Output(OK, node="n1")], Context((NodeView("n1", gpus=8, gpu_pci=("0000:01:00.0",) * 8),)))
+    less = "\n".join(line.replace("16, 16", "8, 8") if "43:00" in line else line for line in OK.split("\n"))
+    found = CHECK.parse([Output(less, node="n1")], Context((NodeView("n1", gpus=8),)))
+    warned = {(m.name, m.subject.device) for m in found if m.warnings}
+    assert warned == {("pcie_gen", "GPU 1"), ("pcie_width", "GPU 1")}

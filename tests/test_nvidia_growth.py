@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcadmin.check import Context, Measurement, NodeView, Output
+from hpcadmin.checklib import nvidia_links
 from hpcadmin.registry import load_checks
 
 FOLDER = Path(__file__).parent / "samples" / "nvidia_smi"
@@ -59,4 +60,30 @@ def test_one_reading_by_itself_and_a_first_one_that_says_nothing() -> None:
     alone = check.parse(outputs("before", ANSWER, LINKS, ERRORS), Context((NODE,)))
     assert alone == check.parse(outputs("", ANSWER, LINKS, ERRORS), Context((NODE,)))
     assert not any(m.name == "grown_under_load" for m in alone)
-    assert not grown((ANSWER[:5000], LINKS, ERRORS), (ANSWER, LINKS, ERRORS))
+    (cut,) = grown((ANSWER[:5000], LINKS, ERRORS), (ANSWER, LINKS, ERRORS))
+    assert cut.value == "nothing" and cut.warnings[0].startswith("the reading before the load tells nothing: not one")
+
+
+@pytest.mark.parametrize(("before", "said"), [
+    ((ANSWER, LINKS, ERRORS.partition("GPU 1:")[0]), "378 counters"),
+    (tuple(text.replace("GPU-57f85b99", "GPU-00000000") for text in (ANSWER, LINKS, ERRORS)), "1 of 8 GPUs"),
+    (("", "", ""), "8 of 8 GPUs"), ((ANSWER, LINKS, ""), "432 counters")])
+def test_a_reading_from_before_that_is_of_others_is_a_warning(before: Sequence[str], said: str) -> None:
+    (one,) = grown(before, (ANSWER, LINKS, ERRORS))
+    assert one.value == "nothing" and one.warnings[0].startswith(said)
+
+
+@pytest.mark.parametrize(("model", "links", "rate", "worst"), [
+    ("NVIDIA H800", 8, "26.562", 8), ("NVIDIA A800-SXM4-80GB", 8, "25", 8), ("NVIDIA A100-SXM4-80GB", 8, "25", 12),
+    ("NVIDIA H20", 18, "26.562", 18), ("NVIDIA GB200", 18, "53.125", 18), ("NVIDIA B300 SXM6 AC", 17, "53.125", 18)])
+def test_boards_have_all_their_nvlinks(model: str, links: int, rate: str, worst: int) -> None:
+    text = f"GPU 0: {model} (UUID: GPU-1)\n" + "".join(f"\t Link {n}: {rate} GB/s\n" for n in range(links))
+    found = {m.name: m for m in nvidia_links.measurements(nvidia_links.read(text)[0], NODE)}
+    assert (found["nvlinks"].value, found["nvlinks"].expected) == (links, worst)
+    assert found["nvlink_rate"].value == found["nvlink_rate"].expected
+
+
+def test_nvlinks_that_all_run_at_half_their_rate() -> None:
+    text = LINKS.replace("26.562", "13.281")
+    found = [m for m in nvidia_links.measurements(nvidia_links.read(text)[0], NODE) if m.name == "nvlink_rate"]
+    assert {(m.value, m.expected) for m in found} == {(13.281, 25.0)}

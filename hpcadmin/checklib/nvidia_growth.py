@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hpcadmin.check import Measurement, NodeView, Output, ParseError, Subject
 from hpcadmin.checklib import nvidia, nvidia_links
@@ -18,18 +19,24 @@ _WHOLE = re.compile("[0-9]{1,18}")
 
 
 def growth(before: Sequence[Output], after: Sequence[Output], node: NodeView) -> list[Measurement]:
-    """`grown_under_load` of each GPU on which a counter has grown, else once for the node; nothing where a reading says
-    nothing, which the reading itself is judged for. What is repaired by sending it again is a warning."""
+    """`grown_under_load` of each GPU on which a counter has grown, else once for the node. What is repaired by sending
+    it again is a warning, and so is a reading from before that cannot be compared."""
+    where = Subject((node.name,) if node.name else ())
+    none = Measurement("grown_under_load", "nothing", subject=where, expected="nothing")
     try:
         first, last = (_counters(outputs) for outputs in (before, after))
-    except ParseError:
-        return []
+    except ParseError as exc:
+        return [replace(none, warnings=(f"the reading before the load tells nothing: {exc}",))]
+    new = [uuid for uuid in last if uuid not in first]
+    lost = [what for uuid in last for what in first.get(uuid, ()) if what not in last[uuid]]
+    untold = sum(what not in first[uuid] for uuid in last if uuid in first for what in last[uuid])
+    said = [f"{len(new)} of {len(last)} GPUs are not in the reading before the load"] if new else []
+    said += [f"{lost[0]} is not told after the load"] if lost else []
+    said += [f"{untold} counters are not in the reading before the load"] if untold else []
     both = [uuid for uuid in last if uuid in first]
     found = [_of_gpu(first[uuid], last[uuid], _subject(uuid, number, node)) for number, uuid in enumerate(both)]
     telling = [m for m in found if m.value != m.expected or m.warnings]
-    where = Subject((node.name,) if node.name else ())
-    none = [Measurement("grown_under_load", "nothing", subject=where, expected="nothing")]
-    return telling or (none if both else [])
+    return telling + ([replace(none, warnings=tuple(said))] if said or not telling else [])
 
 
 def _subject(uuid: str, number: int, node: NodeView) -> Subject:

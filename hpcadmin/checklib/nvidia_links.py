@@ -16,8 +16,9 @@ _LINK = re.compile(r"Link (\d{1,2}): (?:(\d{1,4}(?:\.\d{1,6})?) GB/s|(<inactive>
 _COUNT = re.compile(r"Link (\d{1,2}): ([A-Z][A-Za-z ]{2,60}?)(?::| -) *(\S.{0,30})\Z")
 _NONE = ("does not have or support nvlink", "as all links are inactive", "nvlink is not supported")
 # Links of boards whose GPUs are joined for good; those of cards are made by bridges, or not at all.
-_BOARDS = ((re.compile(r"(?:H100 80GB HBM3|H200(?! NVL)|H800|H20\b|B200|B300|GB200|GB300)"), 18),
-           (re.compile(r"A[18]00-SXM"), 12), (re.compile(r"V100-SXM[23]"), 6))
+_BOARDS = ((re.compile(r"(?:H100 80GB HBM3|H200(?! NVL)|H20\b)"), 18, 25.0), (re.compile(r"B[23]00"), 18, 50.0),
+           (re.compile(r"H800\b(?!.*(?:PCIe|NVL))"), 8, 25.0), (re.compile(r"A100-SXM"), 12, 25.0),
+           (re.compile(r"A800-SXM"), 8, 25.0), (re.compile(r"V100-SXM[23]"), 6, 25.0))
 # These grow while links do well: corrected beside the data, or how often a link was made.
 HARMLESS = ("FEC", "Symbol", "packets", "bytes", "BER", "successful", "Total link recovery", "Effective")
 _SOME = ("Replay Errors", "CRC Errors")      # a few are repaired by sending again
@@ -41,7 +42,7 @@ class Links:
 
 def board(model: str) -> int:
     """How many NVLinks a GPU of this model always has; 0: of a card, or unknown."""
-    return next((count for pattern, count in _BOARDS if pattern.search(model)), 0)
+    return next((count for pattern, count, _ in _BOARDS if pattern.search(model)), 0)
 
 
 def is_links(text: str) -> bool:
@@ -114,6 +115,8 @@ def measurements(gpus: Sequence[Links], node: NodeView) -> list[Measurement]:
         rates = {rate for rate in gpu.rates.values() if rate}
         if rates:
             fastest = max(rate or 0.0 for other in alike for rate in other.rates.values())
+            nominal = next((rate for pattern, _, rate in _BOARDS if pattern.search(gpu.model)), 0.0)
+            fastest = fastest if fastest > 0.95 * nominal else nominal
             found.append(Measurement("nvlink_rate", min(rates), "GB/s", subject=subject, expected=fastest))
         if gpu.counts:
             found.append(_errors(gpu, subject))
