@@ -65,8 +65,6 @@ def _of_another(run: Run, of: Collective) -> Iterator[Problem]:
     names = run.headers[-1].names if run.headers else ()
     if row is None or run.headers[-1].foreign:
         return
-    if len(series(run)) > 1:
-        yield _part("the rows are of several operations, roots or types")
     reduces = row.redop in _OPERATIONS
     if of.reduces is not None and reduces != of.reduces:
         yield _bad(f"the operation of the rows is {row.redop or 'none'!r}: not of {of.program}")
@@ -120,8 +118,8 @@ def _ending(run: Run, foreign: bool) -> Iterator[Problem]:
             yield _bad(f"{count} times {what}, exactly one must be")
         elif not count and not (foreign and "bounds" in what):
             yield _part(f"no {what}: the run did not end")
-    if run.averages and not run.closed and not foreign:
-        yield _part("the output is cut off after the average")
+    if run.averages and not run.closed and run.json:
+        yield _part("the report is cut off after the average")
     if (run.starts and not run.ends) or len(run.ends) > 1:
         yield _part(f"{len(run.starts)} tests start and {len(run.ends)} end: cut off, or several runs mixed")
     for count, word in run.bounds:

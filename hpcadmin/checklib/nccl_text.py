@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, integer, positive, shown, strip_terminal
+from hpcadmin.checklib.nccl_pieces import cells, parted
 from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Line, Params, Rank, Row, Run
 
 _TAG = re.compile(r"\[(?:[^\]\s,@]{1,200}@)?\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
@@ -17,8 +18,9 @@ _RAY = re.compile(r"\([\w.-]{1,80}, rank=\d{1,9}, pid=\d{1,9}(?:, ip=[\w.:-]{1,6
 _SYSLOG = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} [^\s:]{1,80}: ?")
 _PREFIX = re.compile(r"(\S.{0,159}?)(?:# {1,12}size +count |# ?nThreads?:? \d)")
 # rccl-tests had colons, and sometimes the number of ranks between.
-_PARAMS = re.compile(r"# nThreads?:? (\d{1,9}) nGpus:? (\d{1,9}) (?:nRanks:? \d{1,9} )?minBytes:? (\d{1,18}) "
-                     r"maxBytes:? (\d{1,18}) step: (\d{1,18})\((factor|bytes)\).{0,200}? validation: (\d{1,9})(?: |$)")
+_PARAMS = re.compile(r"# (?:nThreads?:? (\d{1,9}) )?nGpus(?:\(perProc\))?:? (\d{1,9}) (?:nRanks:? \d{1,9} )?"
+                     r"minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) step: (\d{1,18})\((factor|bytes)\).{0,200}? "
+                     r"validation: (\d{1,9})(?: |$)")
 _RANK = re.compile(r"# {1,4}Rank +(\d{1,9}) (?:Group +\d{1,9} )?(?:Pid +(\d{1,9}) )?on +(\S{1,255}) device +(\d{1,5}) "
                    r"\[([0-9a-fA-Fx:.]{1,24})\](?: (.{0,200}))?")
 _BOUNDS = re.compile(r"# Out of bounds values\s{0,20}: (\d{1,18}) (OK|FAILED)$")
@@ -70,6 +72,8 @@ class Splitter:
         self.runs: list[Run] = [Run()]
         self.others: list[Line] = []
         self._modes: tuple[str, ...] = ()
+        self._hosts: set[str] = set()
+        self._begun: list[Line] = []            # pieces of one row
 
     def feed(self, lines: Sequence[Line]) -> list[Run]:
         for line in lines:
@@ -79,6 +83,7 @@ class Splitter:
                 self._comment(Line(line.raw, f"# {line.text}"))
             elif line.text:
                 self._plain(line)
+        self._drop()
         return [run for run in self.runs if not run.empty]
 
     def _run(self, new: bool) -> Run:
@@ -87,12 +92,13 @@ class Splitter:
         return self.runs[-1]
 
     def _comment(self, line: Line) -> None:
+        self._drop()
         run, body = self.runs[-1], line.text[1:].strip()
         text, words = f"# {body}", body.split()
         line = Line(line.raw, text)         # who pastes an output often loses the blank
         if not body:
             run.closed = run.closed or bool(run.averages)
-        elif body.startswith(("Collective test starting:", "nThread", "Using devices", "Rank ")):
+        elif body.startswith(("Collective test starting:", "nThread", "nGpus", "Using devices", "Rank ")):
             self._head(line, body)
         elif body.startswith("Collective test concluded:"):
             run.ends.append(body.split(":", 1)[1].strip())
@@ -123,7 +129,7 @@ class Splitter:
             run = self._run(not run.empty)
             run.starts.append(body.split(":", 1)[1].strip())
             run.quotes.append(line.raw)
-        elif body.startswith("nThread"):
+        elif body.startswith(("nThread", "nGpus")):
             run = self._run(bool(run.params or run.lists or run.ranks or run.table or run.ended))
             found = _PARAMS.match(line.text)
             if found is None:
@@ -140,6 +146,7 @@ class Splitter:
                 run.damaged.append(line.raw)
             else:
                 model = (match[6] or "").strip()
+                self._hosts.add(match[3])
                 run.ranks.append(Rank(int(match[1]), match[3], int(match[4]), match[5].lower(), model))
 
     def _end(self, line: Line) -> None:
@@ -159,18 +166,43 @@ class Splitter:
     def _plain(self, line: Line) -> None:
         run = self.runs[-1]
         words = line.text.split()
-        if words[0].isdigit() and _like_a_row(words, run):
+        parts = parted(line.text, self._hosts) if run.headers and not run.ended else None
+        if parts is not None:
+            self._piece(Line(parts[0], parts[0]), run)
+            self.others.append(Line(parts[1], parts[1]))
+        elif self._begun and cells(words) and not _like_a_row(words[:3], run):
+            self._piece(line, run)
+        elif words[0].isdigit() and _like_a_row(words, run):
+            self._drop()
             self._row(line, words, self._run(run.ended))
         elif line.text.startswith("size(B)"):
             self._run(run.table or run.ended).headers.append(_foreign_header(words, line.raw))
         elif line.text.startswith("Avg bus bandwidth") and run.table:
             self._end(line)
-        elif _GAP.fullmatch(line.text) and not run.ended:
+        elif not run.ended and (_GAP.fullmatch(line.text) or (run.table and len(words) > 2 and "." in line.text
+                                                              and cells(words))):
             run.gaps.append(line.raw)
         elif line.text.startswith("rccl-tests: Version"):
             run.quotes.append(line.raw)
         else:
             self.others.append(line)
+
+    def _piece(self, line: Line, run: Run) -> None:
+        """One more piece of a row: the row, where it is whole with it."""
+        self._begun.append(line)
+        raw = " ".join(p.text for p in self._begun)
+        try:
+            row_of(raw.split(), run.headers[-1], raw)
+        except ParseError:
+            return
+        self._begun = []
+        self._row(Line(raw, raw), raw.split(), run)
+
+    def _drop(self) -> None:
+        """A row that was begun and is not whole is torn."""
+        raw, self._begun = " ".join(p.text for p in self._begun), []
+        if raw:
+            self._row(Line(raw, raw), raw.split(), self.runs[-1])
 
     def _row(self, line: Line, words: list[str], run: Run) -> None:
         header = run.headers[-1] if run.headers else _inferred(words)
