@@ -41,9 +41,54 @@ def test_what_stands_around(before: str, transport: str | None, ranks: int | Non
     assert (found.transport, found.ranks, found.hosts) == (transport, ranks, hosts)
 
 
-@pytest.mark.parametrize("label", ["0: ", "[0] ", "[1,0]<stdout>:"])
+@pytest.mark.parametrize("label", [
+    "0: ", "[0] ", "[1,0]<stdout>:", "Mon Jan  6 10:00:00 2025[1,0]<stdout>:", "[prterun-n1-77@1,0]<stdout>: ",
+    "2025-01-06T10:00:00.123456Z ", "2025-01-06 10:00:00,123 process DEBUG| [stdout] ", "> ", "n1.cluster: ",
+    "2025-01-06T10:00:00Z [1,0]<stdout>:"])
 def test_labels_of_launchers(label: str) -> None:
     assert read("a line of srun\n" + "".join(f"{label}{line}\n" for line in LATENCY.splitlines())).sound
+
+
+def test_the_label_of_a_host_is_of_that_host_only() -> None:
+    text = "".join(f"n1: {line}\n" for line in LATENCY.splitlines())
+    assert not read(text + "srun: error: n2: task 1: Exited with exit code 1\n").usable
+
+
+def test_one_sided_titles_of_old_versions() -> None:
+    text = of("osu_bw", "ok_v5")
+    for title in ("# OSU MPI One Sided MPI_Get Bandwidth Test v4.2", "# OSU One Sided MPI_Get Bandwidth Test v4.0.1"):
+        found = read(text.replace(text.splitlines()[0], title), "osu_get_bw")
+        assert found.sound and found.measurements, found.problems
+
+
+@pytest.mark.parametrize(("end", "usable"), [("4194304", True), ("4194304 90", True), ("7 ranks are left", False)])
+def test_a_text_that_ends_within_a_row(end: str, usable: bool) -> None:
+    whole = LATENCY.rstrip().rsplit("\n", 1)[0]
+    for close in ("", "\n"):
+        found = read(f"{whole}\n{end}{close}")
+        assert not found.sound and found.usable is usable, found.problems
+
+
+@pytest.mark.parametrize("line", [
+    "[osu_bw.c:149] MPI call failed with 15", "Could Not Allocate Memory [rank 7]",
+    "[n1:9] *** An error occurred in MPI_Recv", "open_fabric(27): OFI fi_getinfo() failed (x.c:1: No data available)",
+    "[u.c:9] ROCM call 'hipFree(p)' failed with 1: invalid argument", "SKIPPED: No validations were performed!",
+    "rdma_open_hca(575)..............: No IB device found"])
+def test_lines_after_which_no_value_counts(line: str) -> None:
+    found = read(f"{LATENCY}{line}\n")
+    assert not found.usable and line in found.problems
+
+
+def test_another_transport_than_the_fast_one_is_a_doubt() -> None:
+    found = read(f"n1: unable to find any relevant network interfaces\nAnother transport will be used instead, although"
+                 f"\n{LATENCY}")
+    assert found.usable and not found.sound
+
+
+@pytest.mark.parametrize("line", ["Usage: osu_latency [options]", "MPI init: GPU support is asked for and not linked",
+                                  "./osu_latency: version `GLIBC_2.34' not found"])
+def test_an_output_without_a_table_is_quoted(line: str) -> None:
+    assert any(line in why for why in read(f"{line}\n").problems)
 
 
 def test_runs_are_kept_apart() -> None:

@@ -35,6 +35,9 @@ _FATAL = (
 # Words of a line that says what went wrong.
 _TELLING = ("error", "fail", "invalid", "denied", "unable", "cannot", "can't", "couldn't", "not found", "no such",
             "lost", "refused", "usage:")
+_MAY_TELL = ("abort", "killed", "terminated", "not built", "not linked", "not enough", "not supported", "requires ",
+             "unreachable", "no ib ", "timed out", "timeout", "exiting", "should be", "must be", "please ",
+             "not available")
 # slurmd says so as an error, and the step goes on all the same.
 _HARMLESS = ("couldn't chdir to",)
 
@@ -125,6 +128,18 @@ def _why(text: str) -> str:
     telling = [line for line in lines if any(word in line.lower() for word in _TELLING)]
     own = [line for line in telling if not line.startswith(("srun:", "slurmstepd", "---", ".."))]
     return f": {printable((own or telling or lines[-1:])[0], limit=200)}"
+
+
+def telling(lines: Iterable[str], *, limit: int = 4) -> list[str]:
+    """Of an output without a result, the lines that most likely say why, each once, at most `limit`."""
+    found: dict[str, None] = {}
+    for line in lines:
+        low = line[:2000].lower()
+        if any(word in low for word in (*_TELLING, *_MAY_TELL)):
+            found[shown(line)] = None
+            if len(found) == limit:
+                break
+    return list(found)
 
 
 def fatal_lines(lines: Iterable[str], *, limit: int = 5, also: Sequence[str] = ()) -> list[str]:

@@ -12,8 +12,13 @@ from hpcadmin.check import Context, Measurement, Subject
 from hpcadmin.checklib import fatal_lines
 from hpcadmin.text import printable
 
-# What mpirun --tag-output, srun --label and mpiexec -l put before every line, or before those of one stream only.
-_LABELS = tuple(map(re.compile, (r"\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?", r"\s{0,12}\d{1,7}: ?", r"\[\d{1,7}\] ?")))
+# What mpirun --tag-output (and --timestamp-output), srun --label, mpiexec -l, loggers, mails and pdsh put before every
+# line, or before those of one stream only.
+_LABELS = tuple(map(re.compile, (
+    r"(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:[\w.-]{1,120}@)?\d{1,9},\d{1,9}\]<std(?:out|err)>: ?",
+    r"\s{0,12}\d{1,7}: ?", r"\[\d{1,7}\] ?", r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? ",
+    r"[^#]{1,120}?\[stdout\] ?", r">[> ]{0,8}")))
+_HOST_LABEL = re.compile(r"[A-Za-z][\w.-]{0,80}: ?")        # of one host: of other lines it may be a program's name
 _FAULT = re.compile(
     r"UCX +ERROR|TL_UCP ERROR|UCC +ERROR|bad termination|segv\b|caught signal|\bSignal: |transport retry|"
     r"pml_ucx\.c:\d{1,6} +error|cxil_map|exited with exit code|exited on signal|job\.exception|"
@@ -27,12 +32,16 @@ _FAULT = re.compile(
     r"assertion .{0,80}fail|"
     r"^(?:Killed|Terminated|Aborted)\b|Job step aborted|NVRM: Xid|NIC Link is Down|btl_tcp_endpoint|"
     r"unable to complete a TCP connection|primary job +terminated|exited with non-zero|unable to launch the|"
-    r"processes failed to start|has exited due to process|exiting improperly|(?:PRTE|ORTE|OPAL) ERROR",
+    r"processes failed to start|has exited due to process|exiting improperly|(?:PRTE|ORTE|OPAL) ERROR|"
+    r"\*\*\* an error occurred in|\berror stack:|MPICH ERROR|MPIDI\w*\(\d{1,6}\)\.*: .{1,200}fail|"
+    r"\bOFI \w{1,40}(?:\(\))? failed|(?:MPI|ROCM) call .{0,120}failed|could not allocate .{0,12}memory|"
+    r"requires (?:an even number|two or more)|failed validation|no validations were performed|"
+    r"unable to find the specified executable|unable to reach each other|no IB device found",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|"
-                    r"fall(?:ing)? back to|failed to TCP connect|connection schemes|The call to cu\w{1,40} failed|"
-                    r"can't open hfi", re.IGNORECASE)
+                    r"another transport will be used instead|fall(?:ing)? back to|failed to TCP connect|"
+                    r"connection schemes|The call to cu\w{1,40} failed|can't open hfi", re.IGNORECASE)
 _HARMLESS = re.compile(r"unused environment variable|Could not change dir to|couldn't chdir|MPI startup\(\)")
 _NOTE = re.compile(r"libibverbs: Warning|no version information available|Could not change dir|: not found$|"
                    r"command not found|"
@@ -81,16 +90,28 @@ class Around:
 
 def untagged(lines: Sequence[str]) -> list[str]:
     """Without the labels that launchers put before every line, where the title of a program has one."""
-    for label in _LABELS:
-        if any(_is_title(line, label) for line in lines):
-            return [line if "MPI startup()" in line else label.sub("", line, count=1).strip() if label.match(line)
-                    else line for line in lines]
-    return list(lines)
+    found = list(lines)
+    for _ in range(2):                   # a time and a rank
+        label = next((label for label in _LABELS if any(_is_title(line, label) for line in found)), None)
+        if label is None:
+            break
+        found = [line if "MPI startup()" in line else label.sub("", line, count=1).strip() if label.match(line)
+                 else line for line in found]
+    hosts = {line[:match.end()] for line in found
+             if (match := _HOST_LABEL.match(line)) and _is_title(line, _HOST_LABEL)}
+    for host in sorted(hosts)[:1]:
+        found = [line[len(host):].strip() if line.startswith(host) else line for line in found]
+    return found
 
 
-def _is_title(line: str, label: re.Pattern[str]) -> bool:
+def _is_title(line: str, label: re.Pattern[str], more: bool = True) -> bool:
+    """Whether a program's title follows the label, or does so after another one (a time, then a rank)."""
     match = label.match(line)
-    return match is not None and line.startswith(("# OSU ", "# hpcadmin "), match.end())
+    if match is None:
+        return False
+    if line.startswith(("# OSU ", "# hpcadmin "), match.end()):
+        return True
+    return more and "# " in line and any(_is_title(line[match.end():], other, False) for other in _LABELS)
 
 
 def look(lines: Sequence[str]) -> Around:

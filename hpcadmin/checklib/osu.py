@@ -37,6 +37,8 @@ _LEFT_OUT = ("iterations", "validation", "size", "transmitted")
 _GPU_BUILD = re.compile(r"# OSU MPI\S{0,8}-(?:CUDA|ROCM|OPENACC|SYCL)\b")
 _LOCAL_RANK = "OMB could not identify the local rank"
 _LIMITED = re.compile(r"Limiting max message size to: (\d{1,12})")
+_BEGUN_ROW = re.compile(r"\d[\d. ]*(?:P|Pa|Pas|F|Fa|Fai)?\Z")
+_BEGUN_VALUE = re.compile(r"\d{1,15}(?:\.\d?)?\Z")
 _VERSION = re.compile(r"\bv?(\d{1,3})\.\d{1,3}")
 
 
@@ -86,14 +88,17 @@ def read(text: str, context: Context, name: str) -> Reading:
     ranks, hosts = _placed(own, around)
     limited = _limited(lines, program)
     hard, soft = list(around.faults), list(around.doubts)
+    last_lines = [line for line in lines if line][-1:]
     if not own:
         hard.append(_nothing(parts, around, program))
+    if not any(table.rows for run in runs for table in run.tables):
+        hard += [f"the output says: {line}" for line in lib.telling(lines) if line not in hard]
     _several(runs, parts, program, hard, soft)
     for part in own:
         worthless, missing = flaws(part.table, limited, ranks or context.ranks)
-        if part.table.torn == lines[-1:] and part is own[-1]:      # the text ends within a row, which is left out
+        if part is own[-1] and part.table.torn == last_lines and _begun(last_lines[0], part.table, text):
             worthless = [why for why in worthless if not why.startswith("a row of the table is torn")]
-            missing.append(f"the output ends within a row: {lines[-1]}")
+            missing.append(f"the output ends within a row: {last_lines[0]}")
         where = f"run {part.run}: " if part.run is not None else ""
         hard += [where + why for why in worthless]
         soft += [where + why for why in missing]
@@ -140,6 +145,14 @@ def parse(outputs: Sequence[Output], context: Context, name: str) -> list[Measur
     found = [replace(m, binding=", ".join(filter(None, (bound, m.binding))), subject=context.subject,
                      rail=context.rail_device) for m in found] if context.nodes else found
     return [*medium, *mpi_text.warned(found, [*reading.problems, *doubts])]
+
+
+def _begun(line: str, table: Table, text: str) -> bool:
+    """Whether a torn row at the end of the text is one that the text ends within: it is left out."""
+    return _BEGUN_ROW.match(line) is not None and (
+        not text.endswith(("\n", "\r")) or len(line.split()) < len(table.columns)
+        or (any(_UNITS.get(name) for name in table.columns[-1:])
+            and _BEGUN_VALUE.match(line.rsplit(maxsplit=1)[-1]) is not None))
 
 
 def _as_planned(reading: Reading, context: Context, program: Program) -> None:

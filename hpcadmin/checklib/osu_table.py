@@ -73,8 +73,8 @@ _COLUMN = re.compile(
     r"(?<!\S)(?:Size|(?:Avg |Min |Max )?Latency ?\(us\)|Bandwidth ?\(MB/s\)|MB/s|Messages/s|Iterations|Validation|"
     r"Overall\(us\)|Compute\(us\)|(?:Coll\. )?Init\(us\)|MPI_Test\(us\)|MPI_Wait\(us\)|"
     r"(?:Pure|Avg|Min|Max) Comm\.\(us\)|Overlap\(%\)|Transmit Size|P\d{1,3} Tail (?:Lat|BW) ?\((?:us|MB/s)\))(?!\S)")
-_TITLE = re.compile(r"# OSU MPI(?P<side>_Get|_Put)?(?:-[A-Z0-9]{2,12})? (?P<words>[A-Za-z ()/_-]{3,60}?)"
-                    r"(?: Test)? +v(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\Z")
+_TITLE = re.compile(r"# OSU (?:MPI )?(?:One Sided )?MPI(?P<side>_Get|_Put)?(?:-[A-Z0-9]{2,12})? "
+                    r"(?P<words>[A-Za-z ()/_-]{3,60}?)(?: Test)? +v(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\Z")
 _BUFFERS = re.compile(r"# (?:Send Buffer|Rank 0 Memory) on (\w{1,12}) \(.{1,4}\) and "
                       r"(?:Receive Buffer|Rank 1 Memory) on (\w{1,12}) \(.{1,4}\)$")
 _PAIRS = re.compile(r"# \[ pairs: (\d{1,9}) \]")
