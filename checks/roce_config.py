@@ -92,10 +92,16 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
 
 def _ports(output: Output, context: Context) -> tuple[str, list[Port]]:
     head, ports = roce.read_node(output.text)
-    name = context.nodes[0].name if context.nodes else output.node or head["host"]
-    if context.nodes and head["node"] not in ("-", name):
-        raise ParseError(f"it ran on {lib.shown(head['node'])}, not on {name}")
-    return name, ports
+    if not context.nodes:
+        return output.node or head["host"], ports
+    node = context.nodes[0]
+    if head["node"] not in ("-", node.name):
+        raise ParseError(f"it ran on {lib.shown(head['node'])}, not on {node.name}")
+    here = {port.name for port in ports}
+    lost = [p.name for p in node.ports if p.link_layer == "Ethernet" and p.state == "ACTIVE" and p.name not in here]
+    if lost:
+        raise ParseError(f"nothing is told of {', '.join(lost[:8])}, which the inventory has", where=node.name)
+    return node.name, ports
 
 
 def _node(ports: Sequence[Port], name: str, context: Context, before: Mapping[str, Port]) -> list[Measurement]:

@@ -67,7 +67,7 @@ def test_links_that_cannot_be_are_refused(old: str, new: str, said: str) -> None
 
 
 def test_other_gpus_than_those_of_the_inventory_and_one_that_can_less() -> None:
-    with pytest.raises(ParseError, match="0000:1b:00.0 is not in the inventory"):
+    with pytest.raises(ParseError, match=r"0000:1b:00\.0 is not in the inventory"):
         CHECK.parse([Output(OK, node="n1")], Context((NodeView("n1", gpus=8, gpu_pci=("0000:01:00.0",) * 8),)))
     less = "\n".join(line.replace("16, 16", "8, 8") if "43:00" in line else line for line in OK.split("\n"))
     found = CHECK.parse([Output(less, node="n1")], Context((NodeView("n1", gpus=8),)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcadmin.check import Context, Limit, Measurement, NodeView, Output, ParseError, Status, Subject
+from hpcadmin.check import Context, Limit, Measurement, NodeView, Output, ParseError, PortView, Status, Subject
 from hpcadmin.checklib import roce, roce_tools
 from hpcadmin.judge import judge
 from hpcadmin.registry import load_checks
@@ -242,6 +242,16 @@ def test_infiniband_and_ports_that_are_down(machine: Machine) -> None:
         parse(machine.run())
     with pytest.raises(ParseError, match="mlx5_9: no RoCE port"):
         parse(machine.run(), Context(nodes=NODE.nodes, params={"devices": "mlx5_0,mlx5_9"}))
+
+
+def test_a_port_of_the_inventory_that_is_not_told(machine: Machine) -> None:
+    known = tuple(PortView(name, 1, "Ethernet", 100.0, "ACTIVE") for name in ("mlx5_0", "mlx5_1", "mlx5_2"))
+    text = machine.run()
+    assert parse(text, Context(nodes=(NodeView("n1", hostname="n1", ports=known[:2]),)))
+    with pytest.raises(ParseError, match="nothing is told of mlx5_2/1"):
+        parse(text, Context(nodes=(NodeView("n1", hostname="n1", ports=known),)))
+    with pytest.raises(ParseError, match="no RoCE port of n1 is active"):
+        parse(text.replace("state: 4: ACTIVE", "state: 9: INACTIVE"))
 
 
 def test_only_infiniband(tmp_path: Path) -> None:

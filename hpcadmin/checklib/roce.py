@@ -128,7 +128,7 @@ class Port:
 
     @property
     def active(self) -> bool:
-        return self.facts["state"].endswith("ACTIVE")
+        return self.facts["state"] in ("4: ACTIVE", "5: ACTIVE_DEFER")
 
     def fact(self, name: str) -> str | None:
         value = self.facts.get(name, "-")
