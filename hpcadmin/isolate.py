@@ -87,10 +87,9 @@ def _finding_of(cause: _Cause) -> Finding:
     device = ", ".join(devices)
     about = [v for v in cause.verdicts if v.subject.device or not devices] or cause.verdicts
     own = [v for v in about if v.basis != "peers" or not cause.pairs]
-    sentences = cause.pairs[:3] + [f"{len(cause.pairs) - 3} more like it"] * (len(cause.pairs) > 3)
-    sentences += [f"{v.check}: {v.reason or v.status.value}" for v in own[:3]]
-    if len(own) > 3:
-        sentences.append(f"and {len(own) - 3} more")
+    told = list(dict.fromkeys(f"{v.check}: {v.reason or v.status.value}" for v in own))   # once, if also after the load
+    sentences = told[:3] + [f"and {len(told) - 3} more"] * (len(told) > 3)
+    sentences += cause.pairs[:3] + [f"{len(cause.pairs) - 3} more like it"] * (len(cause.pairs) > 3)
     groups = [v for v in cause.explains if len(v.subject.nodes) != 2]
     if groups:
         sentences.append("explains " + ", ".join(dict.fromkeys(f"{v.check} {v.status.value}" for v in groups)))

@@ -244,7 +244,8 @@ def _with_side_values(result: TestResult, verdicts: list[Verdict], finder: Finde
         m, why = beyond[0]
         more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
         verdicts.append(_plain(result, Status.ERROR, f"{_name(m)}: {why}{more}"))
-    warnings = tuple(dict.fromkeys(w for m in side for w in m.warnings))
+    told = verdicts[0].measurement if verdicts else None
+    warnings = tuple(dict.fromkeys(w for m in side for w in m.warnings if not told or w not in told.warnings))
     if warnings and verdicts:
         head = verdicts[0]
         status = Status.WARN if head.status is Status.PASS else head.status

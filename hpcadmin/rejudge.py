@@ -28,10 +28,14 @@ def results_of(run: Run) -> list[TestResult]:
         told.setdefault(verdict.test, []).append(verdict)
     tests = run.plan.tests if run.plan else ()
     again = {t.repeats for t in tests}
-    return [_result(test, measured.get(test.id, []), told.get(test.id, []), again=test.id in again) for test in tests]
+    simulated = {v.test: v.simulated for v in run.verdicts if v.simulated}
+    return [_result(test, measured.get(test.id, []), told.get(test.id, []), again=test.id in again,
+                    simulated=simulated.get(test.repeats or test.id, "")) for test in tests]
 
 
-def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[Verdict], *, again: bool) -> TestResult:
+def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[Verdict], *, again: bool,
+            simulated: str) -> TestResult:
+    """simulated: of a repetition, which has no verdict of its own, what that of the first says."""
     bare = [v for v in told if v.measurement is None and v.basis in ("output", "plan")
             and not (measured and any(words in v.reason for words in OF_VALUES))]
     not_run = next((v.reason or v.status.value for v in bare if v.status is Status.NOT_RUN), "")
@@ -40,8 +44,7 @@ def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[V
         error = "nothing of it is kept" if not test.repeats else "not measured"
     outputs = tuple(dict.fromkeys(o for v in told for o in v.outputs))
     silent = again and not measured          # only what hung without a word is repeated without having values
-    return TestResult(test, tuple(measured), "" if not_run else error, not_run, silent, outputs,
-                      simulated=next((v.simulated for v in told if v.simulated), ""))
+    return TestResult(test, tuple(measured), "" if not_run else error, not_run, silent, outputs, simulated=simulated)
 
 
 def judge_again(run: Run, limits: Sequence[Limit]) -> list[Verdict]:

@@ -14,6 +14,7 @@ from hpcadmin.rundata import PlannedTest, TestResult
 from hpcadmin.text import printable
 
 NO_WAY = 78      # exit status of a step whose modules or container could not be had (job.sh)
+_TOLD = (("unrecognized option", "unknown option", "invalid option"), ("error",))     # words of a reason, best first
 
 
 def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check: Check, context: Context,
@@ -108,7 +109,9 @@ def _status(status: int | None) -> str:
 
 
 def _last_line(body: bytes) -> str:
-    lines = [line.strip() for line in body[-4000:].decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    chosen = errors[0] if errors else lines[-1] if lines else ""
+    """What the program itself says of it: an option that it has not stands before pages of usage."""
+    ends = body if len(body) <= 8000 else body[:4000] + b"\n" + body[-4000:]
+    lines = [line.strip() for line in ends.decode("utf-8", "replace").splitlines() if line.strip()]
+    chosen = next((line for words in _TOLD for line in lines if any(w in line.lower() for w in words)),
+                  lines[-1] if lines else "")
     return f": {printable(chosen, limit=200)}" if chosen else ""

@@ -268,3 +268,13 @@ def test_a_thousand_nodes_take_no_time() -> None:
     found = explain(verdicts)
     assert accused(found) == [("node17",), ("node04", "node05")]
     assert time.process_time() - start < 3, f"{len(verdicts)} pairs"
+
+
+def test_what_a_node_says_before_and_after_the_load_is_told_once_and_before_its_pairs() -> None:
+    own = [Verdict("ib_links", Subject(("n2",), "mlx5_3/1"), Status.FAIL, "state DOWN", test=f"t{n}") for n in (1, 9)]
+    pair = Verdict("ib_write_bw", Subject(("n1", "n2"), "mlx5_3/1"), Status.ERROR, "never ended", test="t5")
+    good = Verdict("ib_write_bw", Subject(("n3", "n4"), "mlx5_3/1"), Status.PASS, test="t6")
+    found = explain([*own, pair, good])
+    assert [f.text for f in found] == [
+        "n2 mlx5_3/1: ib_links: state DOWN; bad with n1 in ib_write_bw mlx5_3/1: never ended"]
+    assert found[0].tests == ("t1", "t9", "t5")

@@ -427,3 +427,14 @@ def test_derived_limits_are_said_to_be_derived_in_every_form(good: bool, tmp_pat
     for name, form in formats().items():
         text = form.render(run, Options(width=100))
         assert "derived: port mlx5_0 of 100 Gb/s" in text if name in ("csv", "json") else "(derived)" in text, name
+
+
+def test_pairs_with_a_value_each_way_are_counted_once(tmp_path: Path) -> None:
+    nodes = names(5)
+    mtu = Measurement("path_mtu", 1500, "bytes", expected=9000, key=True)
+    results = [TestResult(PlannedTest(f"t{n}", "ethernet", Subject(pair), (), 1),
+                          tuple(replace(mtu, subject=Subject(way)) for way in (pair, pair[::-1])))
+               for n, pair in enumerate(itertools.combinations(nodes, 2))]
+    folder = write_run(tmp_path / "r", results, nodes, entries=[PlannedEntry("ethernet", "e", Scope.PAIR)])
+    text = " ".join(report(folder, "table").split())
+    assert "10 pairs of node[01-05] path_mtu 1500 bytes, expected 9000" in text

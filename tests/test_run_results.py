@@ -47,3 +47,9 @@ def test_a_first_reading_that_says_nothing_is_left_out_and_a_second_one_is_an_er
     late = read_result(SECOND, frames("t0009", "3", "4", flags=frozenset({"timeout"})), "", CHECK, Context(),
                        before=frames("t0001", "1", "2"))
     assert "did not end within 60 s" in late.error and not late.measurements and len(SEEN) == 1
+
+
+def test_an_option_that_a_tool_has_not_is_its_reason_and_not_its_usage() -> None:
+    usage = "ib_write_bw: unrecognized option '--use_cuda=0'\n Invalid Command or flag.\n" + "  --x  error y\n" * 900
+    found = read_result(FIRST, frames("t0001", usage, flags=frozenset({"ended"})), "", CHECK, Context())
+    assert "ended before it was ready (exit status 0): ib_write_bw: unrecognized option '--use_cuda=0'" in found.error

@@ -187,13 +187,16 @@ def _folded(verdicts: Sequence[Verdict], culprits: Mapping[str, str], *, fold_pa
 def _pairs_row(key: tuple[Status, str, str, str], found: Sequence[Verdict]) -> tuple[Status, str, str, str]:
     status, check, node, name = key
     partners = fold(n for v in found for n in v.subject.nodes if n != node)
-    where = f"{node} - {partners}" if node else f"{len(found)} pairs of {partners}"
+    pairs = len({frozenset(v.subject.nodes) for v in found})
+    where = f"{node} - {partners}" if node else f"{plural(pairs, 'pair')} of {partners}"
     values = [float(v.measurement.value) for v in found if v.measurement and not number_problem(v.measurement.value)]
     if not values:
         return status, check, where, f"{len(found)} pairs, the first: {found[0].reason}"
     limit, m = found[0].limit, found[0].measurement
     unit = m.unit if m else ""
     count = f"{len(found)} pairs: " if node else ""
-    text = f"{count}{name} {number(min(values))} to {number(max(values))} {unit}".rstrip()
-    why = limit.text() if limit else "no limit known" if status is Status.UNJUDGED else ""
+    low, high = number(min(values)), number(max(values))
+    text = f"{count}{name} {low if low == high else f'{low} to {high}'} {unit}".rstrip()
+    wanted = "" if m is None or m.expected is None else f"expected {m.expected}"
+    why = limit.text() if limit else "no limit known" if status is Status.UNJUDGED else wanted
     return status, check, where, f"{text}, {why}" if why else text
