@@ -27,7 +27,7 @@ from hpcadmin.check import (
 )
 from hpcadmin.checklib import nccl_json, nccl_start
 from hpcadmin.checklib.nccl_run import COLLECTIVES, IN, OUT, Collective, Kind, Line, Problem, Rank, Row, Run
-from hpcadmin.checklib.nccl_sense import Sense, sense, series
+from hpcadmin.checklib.nccl_sense import Sense, sense, several
 from hpcadmin.checklib.nccl_start import LAYOUTS, sizes_of, steps_of, tasks_of
 from hpcadmin.checklib.nccl_text import Splitter, lines_of
 from hpcadmin.checklib.nccl_words import Words, words_of
@@ -157,8 +157,8 @@ def _warnings(runs: Sequence[Run], mine: Sequence[int], words: Words, reading: R
                          "GPU memory")
         if run.averages and not run.closed and not run.json and not (run.headers and run.headers[-1].foreign):
             found.append("the output is cut off after the average")        # or who pasted it left the last # out
-        if len(series(run)) > 1:
-            found.append("the rows are of several operations, roots or types")
+        if several(run):
+            found.append(f"the rows are of several {several(run)}")
     if reading.validated is not True and reading.measurements:
         found.append("data not validated")
     return (*found, *(f"NCCL warns: {line}" for line in words.warnings[:3]))
@@ -228,8 +228,8 @@ def _as_asked(run: Run, context: Context) -> None:
     params = run.params[0]
     if (params.minimum, params.maximum) != (least, most):
         raise ParseError(f"ran from {params.minimum} to {params.maximum} bytes, not from {least} to {most}")
-    if len(series(run)) > 1:
-        raise ParseError("the rows are of several operations, roots or types")
+    if several(run):
+        raise ParseError(f"the rows are of several {several(run)}")
     if not run.closed:
         raise ParseError("the output is cut off after the average")
 

@@ -214,8 +214,26 @@ def _off(rows: Sequence[Row], giga: float, each: float) -> str | None:
 
 
 def series(run: Run) -> list[list[Row]]:
-    """The rows of each operation, type and root: a table has several of them with -o all, -d all, -r all."""
-    return [list(rows) for _, rows in groupby(run.rows, key=lambda r: (r.redop, r.root, r.type_bytes))]
+    """The rows of each operation, type and root, and of each cycle of -N: a table has several with -o, -d or -r all."""
+    found: list[list[Row]] = []
+    each = len(asked_sizes(run)) if len(run.params) == 1 else 0
+    for _, group in groupby(run.rows, key=_kind):
+        rows = list(group)
+        cycles = [rows[n:n + each] for n in range(0, len(rows), each)] if each > 1 else [rows]
+        same = all([row.size for row in rows] == [row.size for row in cycles[0]] for rows in cycles)
+        found += cycles if same else [rows]
+    return found
+
+
+def several(run: Run) -> str:
+    """What a table with more than one series has several of, "" for one."""
+    if len({_kind(row) for row in run.rows}) > 1:
+        return "operations, roots or types"
+    return "cycles" if len(series(run)) > 1 else ""
+
+
+def _kind(row: Row) -> tuple[str, str, int]:
+    return row.redop, row.root, row.type_bytes
 
 
 def _sizes(run: Run, rows: list[Row], of: Collective, ranks: int | None) -> Iterator[Problem]:

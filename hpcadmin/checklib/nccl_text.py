@@ -33,8 +33,10 @@ _LEFT_OUT = re.compile(r"(?:truncated|omitted|skipped|snipped|removed)\b.{0,60}\
 _KNOWN = ("Errors with asterisks", "Blocking Enabled", "Parallel Init", "Per-Iteration", "GPU memory usage",
           "Writing JSON")
 # What older versions, and people who paste, have without the # before it.
-_BARE = ("nThread ", "Out of bounds values", "Avg bus bandwidth    ", "(B) ")
+_BARE = ("nThread ", "Using devices", "Out of bounds values", "Avg bus bandwidth    ", "(B) ",
+         "Collective test starting: ", "Collective test concluded: ", "Reducing maxBytes to ")
 _HEADER = {"size", "count", "type", "time", "cputime", "algbw", "busbw", "#wrong", "error", "bytes", "N"}
+_OTHER_NAMES = {"wrong": "#wrong"}         # pasted where each # was lost
 _FIRST_NAMES = {"bytes": "size", "N": "count", "op": "redop", "res": "error"}
 _SHAPES = {13: ("redop", "root"), 12: ("redop",), 11: (), 9: ("redop", "root"), 8: ("redop",), 7: ()}
 
@@ -79,7 +81,7 @@ class Splitter:
         for line in lines:
             if line.text.startswith("#"):
                 self._comment(line)
-            elif line.text.startswith(_BARE) or (" busbw" in line.text and _is_header(line.text.split())):
+            elif _bare(line.text):
                 self._comment(Line(line.raw, f"# {line.text}"))
             elif line.text:
                 self._plain(line)
@@ -221,6 +223,12 @@ class Splitter:
         run.rows.append(row)
 
 
+def _bare(text: str) -> bool:
+    """A line of the program without its #."""
+    return (text.startswith(_BARE) or (" busbw" in text and _is_header(text.split()))
+            or (text.startswith("Rank ") and _RANK.fullmatch(f"# {text}") is not None))
+
+
 def _like_a_row(words: Sequence[str], run: Run) -> bool:
     if len(words) == 1:
         return run.table and not run.ended
@@ -237,7 +245,7 @@ def _header(words: Sequence[str], told: Sequence[str], raw: str) -> Header:
     count = sum(1 for w in words if w == "busbw")
     modes = tuple(told) if len(told) == count else (OUT, IN)[:count]
     first = words[:2] == ["bytes", "N"]
-    names = tuple(_FIRST_NAMES.get(w, w) for w in words) if first else tuple(words)
+    names = tuple((_FIRST_NAMES if first else _OTHER_NAMES).get(w, w) for w in words)
     return Header(names, modes, "ok" if first else "", raw, milli=first)
 
 
