@@ -159,13 +159,50 @@ def test_json_report_of_times() -> None:
 
 
 @pytest.mark.parametrize(("line", "usable"), [
-    ("Error: BW result is below bw limit", True), (" Requested mtu is higher than active mtu", True),
+    ("Error: BW result is below bw limit", True), ("VALIDATION: FAILED (client) - 3 error(s), first at QP 0", False),
+    (" Test exited with Error", False), (" Problems with warm up", False), ("VALIDATION: ERROR - not x", False),
+    ("Received 10 times ADDR_ERROR", False), ("poll CQ failed -2", False), ("cuMemAlloc error=2", False),
     (" Completion with error at client", False), (" Couldn't read remote address", False),
     (" Failed status 13: wr_id 0 syndrom 0x81", False)])
 def test_lines_that_tell(line: str, usable: bool) -> None:
     reading = read(f"{CLIENT}{line}\n", "ib_send_bw")
     assert not reading.sound and reading.usable is usable
     assert any(line.strip() in problem for problem in reading.problems)
+
+
+def test_a_lower_mtu_is_told_and_no_fault() -> None:
+    reading = read(f" Requested mtu is higher than active mtu \n Changing to active mtu - 3\n{CLIENT}", "ib_send_bw")
+    assert reading.sound and any("Requested mtu is higher" in note for note in reading.notes)
+
+
+def test_data_that_were_validated() -> None:
+    found = read(f"{CLIENT}VALIDATION: PASSED (client) - 5000 chunks, 327680000 bytes\n", "ib_send_bw")
+    assert found.sound and (found.validated, found.wrong_values) == (True, 0)
+    found = read(f"{CLIENT}VALIDATION: FAILED - 3 error(s), first at QP 0, Chunk 1, Offset 64\n", "ib_send_bw")
+    assert not found.usable and (found.validated, found.wrong_values) == (True, 3)
+    found = read(f"{CLIENT}VALIDATION: WARNING - no data validated\n", "ib_send_bw")
+    assert not found.usable and found.validated is None
+
+
+@pytest.mark.parametrize("label", [
+    "2025-01-06T10:00:00.123456Z ", "2025-01-06 10:00:00,123 process L0458 DEBUG| [stdout] ",
+    "Jan  6 10:00:00 n1 ib_send_bw[77]: ", "Mon Jan  6 10:00:00 2025[1,0]<stdout>: ", "[prterun-n1-77@1,0]<stdout>: "])
+def test_labels_of_loggers_and_launchers(label: str) -> None:
+    text = "".join(f"{label}{line}\n" for line in CLIENT.splitlines())
+    assert values(read(text, "ib_send_bw")) == values(read(CLIENT, "ib_send_bw")) and read(text, "ib_send_bw").sound
+
+
+def test_a_row_that_the_text_ends_within() -> None:
+    table = CLIENT.splitlines()
+    row = next(n for n, line in enumerate(table) if line.strip().startswith("#bytes")) + 1
+    reading = read("\n".join([*table[:row], " ".join(table[row].split()[:3])]) + "\n", "ib_send_bw")
+    assert not reading.sound and not reading.measurements and any("cut off" in why for why in reading.problems)
+
+
+@pytest.mark.parametrize("line", ["Parser function exited with Error", "bash: ib_send_bw: command not found",
+                                  " Please choose mtu from {256,512,1024,2048,4096}", "ibv_create_qp failed: Cannot x"])
+def test_an_output_without_a_table_is_quoted(line: str) -> None:
+    assert any(line.strip() in why for why in read(f"{line}\n", "ib_send_bw").problems)
 
 
 def test_loopback_is_said() -> None:

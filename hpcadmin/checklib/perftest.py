@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import ParseError, Reading
@@ -13,16 +13,20 @@ from hpcadmin.checklib.perftest_head import HEAD, Kind, Problem, head_problems, 
 from hpcadmin.checklib.perftest_rows import Row
 from hpcadmin.checklib.perftest_text import Run, Section, clean_lines, closed, columns_of, runs_of, title_of
 
-BROKEN = ("completion with error", "failed status", "couldn't", "unable to", "failed to", "error occurred", "scnt=",
+BROKEN = ("completion with error", "failed", "couldn't", "unable to", "error occurred", "scnt=",
           "did not detect", "is down", "state is init", "state is armed", "not found", "connection refused",
-          "can't produce", "processes failed", "cudrv", "returned error", "unexpected opcode", "invalid value",
+          "can't produce", "cudrv", "returned error", "unexpected opcode", "invalid value",
           "correlation coefficient",      # it could not tell the clock rate: all its values are 0, its status too
-          "invalid command", "unsupported", "not supported", "no such", "mlx5: cqe error", "got completion with")
+          "invalid command", "unsupported", "not supported", "no such", "mlx5: cqe error", "got completion with",
+          "exited with error", "problems with", "validation: error", "validation: warning", "bad wc status", "cq error",
+          "unexpected cm event", "bad event", "addr_error", "did not get message", "cannot allocate", "cannot produce",
+          "no ib devices", "mismatch: local=", "flags mismatch", "should contain", "error opening", "error when",
+          "error=")
 _HARMLESS = ("libibverbs: warning", "couldn't chdir to", "pcie relax order", "lock-free")
 _LIMIT = re.compile(r"Error: (?:BW result|Msg rate) +is below", re.I)
-_LOWERED = "Requested mtu is higher"
 _TELLING = ("CPU Frequency is not max", "BW peak won't be measured", "CPU is not PCIe relaxed",
-            "Changing to active mtu")
+            "Requested mtu is higher", "Changing to active mtu")
+_VALIDATION = ("VALIDATION: PASSED", "VALIDATION: FAILED", "VALIDATION: WARNING", "VALIDATION: ERROR")
 _STATUS = re.compile(r"Failed status (\d{1,3}):", re.I)
 _MEANING = {2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",
             8: "local access error", 9: "remote invalid request", 10: "remote access error",
@@ -72,14 +76,17 @@ def examine(text: str, kind: Kind) -> Examined:
         return Examined(perftest_other.wrapper(lines, kind.program))
     problems, notes = _of_lines(lines)
     runs = runs_of(lines)
-    if runs and not text.endswith(("\n", "\r")):
-        _drop_cut_row(runs[-1].main, lines[-1])
+    if runs:
+        _drop_cut_row(runs[-1].main, lines[-1], ended=text.endswith(("\n", "\r")))
     binding = _binding(lines)
     found = [_found(run, kind, last=run is runs[-1]) for run in runs]
     if not found:
         waits = any("Waiting for client" in line for line in lines)
         problems = [*problems, Problem("no table: the server waits for a client" if waits else
                                        "no table of perftest" if lines else "the text is empty")]
+    if not any(run.main.rows for run in runs):
+        problems += [Problem(f"the output says: {line}") for line in lib.telling(lines)
+                     if not any(line in problem.text for problem in problems)]
     if len(found) > 1:
         again = [f for f in found[1:] if f.run.main.ends and f.run.main.ends == found[0].run.main.ends]
         problems.append(Problem("one output stands there twice") if again else
@@ -89,14 +96,26 @@ def examine(text: str, kind: Kind) -> Examined:
         one.binding = binding
         problems += one.problems
         notes += one.notes
-    return Examined(_reading(found, problems, notes, kind), tuple(found), tuple(problems))
+    return Examined(_validated(_reading(found, problems, notes, kind), lines), tuple(found), tuple(problems))
 
 
-def _drop_cut_row(section: Section, last: str) -> None:
-    """The text ends within its last line: a row there may lack digits."""
+def _validated(reading: Reading, lines: Sequence[str]) -> Reading:
+    """With what --data_validation says after the table; nothing validated is no validation."""
+    told = [line for line in lines if line.startswith(_VALIDATION)]
+    if not told:
+        return reading
+    wrong = [int(match[1]) for match in (re.search(r" - (\d{1,18}) error", line[:300]) for line in told) if match]
+    passed = all(line.startswith(_VALIDATION[0]) for line in told)
+    return replace(reading, validated=True if passed or wrong else None,
+                   wrong_values=0 if passed else max(wrong) if wrong else None)
+
+
+def _drop_cut_row(section: Section, last: str, *, ended: bool) -> None:
+    """The text ends within its last line: a row there lacks words, or digits where the line is not ended."""
     words = last.split()
+    short = bool(section.heads) and 1 < len(words) < len(columns_of(section.heads[-1]))
     for rows in (section.rows, section.torn):
-        if rows and not section.closing and rows[-1] in (tuple(words), " ".join(words)):
+        if rows and not section.closing and (short or not ended) and rows[-1] in (tuple(words), " ".join(words)):
             rows.pop()
             section.cut = " ".join(words)
 
@@ -119,8 +138,6 @@ def _of_lines(lines: Sequence[str]) -> tuple[list[Problem], list[str]]:
         status = _STATUS.search(line)
         if status and int(status[1]) in _MEANING:
             notes.append(f"status {status[1]}: {_MEANING[int(status[1])]}")
-    problems += [Problem(f"another MTU than asked for: {lib.shown(line)}", usable=True)
-                 for line in lines if line.startswith(_LOWERED)][:1]
     telling = [word for word in _TELLING if word.lower() in low]
     notes += list(dict.fromkeys(lib.shown(line) for line in lines if any(word in line for word in telling)))[:6]
     return problems, notes

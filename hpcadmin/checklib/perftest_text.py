@@ -11,14 +11,19 @@ from hpcadmin import checklib as lib
 
 _TITLE = re.compile(
     r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic(?: CMP_AND_SWAP| FETCH_AND_ADD)?) "
-    r"(Bidirectional )?(?:Post List )?(BW|Latency) (?:forwarding )?(?:Multicast )?Test$")
+    r"(Bidirectional )?(?:Post List )?(?:Multicast )?(BW|Latency) (?:forwarding )?(?:Multicast )?Test$")
 _ANY_TITLE = re.compile(r"[A-Z][A-Za-z_ ]{1,60} (?:BW|Latency|Rate)(?: [A-Za-z]{1,20})? Test$")
 _FIELD = re.compile(
     r"(Dual-port|Device|Link type|Transport type|Connection type|Number of qps|Mtu|GID index|rdma_cm QPs|Outstand reads"
     r"|Max inline data|CQ Moderation|TX depth)\s{0,20}:\s{1,20}(\S{1,64})")
 _OLD_HEAD = "Inline data is used up to"          # of perftest 1 and early 2, which tell no device
 _ADDRESS = re.compile(r"(local|remote) address: +LID (\S{1,12}),? +QPN (\S{1,12}),? +PSN (\S{1,12})")
-_LABEL = re.compile(r"(?:\[\d{1,6},(\d{1,6})\]<std(?:out|err)>: ?|(\d{1,6}): ?)")
+_LABEL = re.compile(r"(?:(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:[\w.-]{1,120}@)?\d{1,6},(\d{1,6})\]"
+                    r"<std(?:out|err)>: ?|(\d{1,6}): ?)")
+# Of loggers, on some or all lines.
+_TIMES = tuple(map(re.compile, (
+    r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? ", r"[^#]{1,120}?\[stdout\] ?",
+    r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: ")))
 _COLUMN = re.compile(
     r"#bytes|#iterations|#sl|BW (?:peak|average)\[[^\]]{1,12}\]|MsgRate\[Mpps\]|BW Port[12]\[[^\]]{1,12}\]"
     r"|MsgRate Port[12]\[Mpps\]|CPU_Util\[%\]|t_(?:min|max|typical|avg|stdev)\[[^\]]{1,12}\]"
@@ -122,6 +127,9 @@ def clean_lines(text: str) -> list[str]:
     lines = [line for line in lib.lines_of(text) if line and not line.startswith("```")]
     if all(line.startswith(">") for line in lines):
         lines = [line[1:].strip() for line in lines if line != ">"]
+    for times in _TIMES:
+        if any((match := times.match(line)) and line.startswith("#bytes", _after(line, match)) for line in lines):
+            lines = [line for line in (times.sub("", line, count=1).strip() for line in lines) if line]
     marks = [_LABEL.match(line) for line in lines]
     if not lines or not all(marks):
         return lines
@@ -130,6 +138,10 @@ def clean_lines(text: str) -> list[str]:
         if mark:
             tasks.setdefault(mark[1] or mark[2], []).append(line[mark.end():].strip())
     return [line for task in tasks.values() for line in task]
+
+
+def _after(line: str, match: re.Match[str]) -> int:
+    return match.end() + len(line[match.end():]) - len(line[match.end():].lstrip())
 
 
 def runs_of(lines: Sequence[str]) -> list[Run]:
