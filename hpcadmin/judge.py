@@ -329,6 +329,7 @@ def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions:
                        finder: Finder) -> _Outcome:
     """What remains of a failure after the test was done again: it stays if no repetition was good."""
     shown, bad = [], 1
+    doubts: dict[str, None] = {}
     for result in repetitions:
         same = [x for x in result.measurements if _kind(x) == _kind(m)]
         if result.error or result.not_run or len(same) <= place:
@@ -338,12 +339,14 @@ def _after_repetitions(first: _Outcome, m: Measurement, place: int, repetitions:
         outcome = _judge_value(result, same[place], finder)
         good = outcome.status in (Status.PASS, Status.WARN) and same[place].unit == m.unit
         bad += not good
+        doubts.update(dict.fromkeys(same[place].warnings if good else ()))
         shown.append(_value(same[place].value))
     again = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
     if bad == 1 + len(repetitions):
         return replace(first, reason=f"{first.reason}; again {again}")
-    status = Status.PASS if bad == 1 else Status.WARN
-    return replace(first, status=status, reason=f"first {_value(m.value)} {m.unit}, again {again}")
+    status = Status.PASS if bad == 1 and not doubts else Status.WARN
+    return replace(first, status=status,
+                   reason="; ".join([f"first {_value(m.value)} {m.unit}, again {again}", *doubts]))
 
 
 def _name(m: Measurement) -> str:

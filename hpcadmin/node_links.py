@@ -6,15 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcadmin.ceilings import NVLINK, PCIE_LANE
+from hpcadmin.ceilings import FASTEST_PORT, NVLINK, PCIE_LANE
 from hpcadmin.model import Gpu, Nic, Node
 
 LEAST_GBPS = 10.0        # what says that it is slower is no port of a cluster: a device of software, a dead link
+MOST_GBPS = 2 * FASTEST_PORT     # two of the fastest as one bond; what says that it is faster is wrong
 _SOFTWARE = re.compile(r"rxe|siw", re.IGNORECASE)        # RDMA over a plain network card: its rate is made up
 # NVLink by model: generation, and how many links a GPU has at most. Others (A40, RTX) have slower links.
 _NVLINKS = (
     (re.compile(r"\bV100"), 2, 6), (re.compile(r"\bA[18]00"), 3, 12), (re.compile(r"\bGH200\b"), 4, 18),
     (re.compile(r"\bH(?:100|200|800|20)\b"), 4, 18), (re.compile(r"\bG?B[23]00\b"), 5, 18))
+_KNOWN = re.compile(r"(?:NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC)")          # labels of topo -m
 _NO_NVLINK = re.compile(r"\b(?:L40S?|L4|L20|T4|A10G?|A16|A2)\b")
 
 
@@ -66,11 +68,11 @@ def links_of(node: Node) -> Links:
     cliques = {(g.fabric_cluster_uuid, g.fabric_clique) for g in node.gpus}
     clique = "/".join(cliques.pop()) if len(cliques) == 1 else ""
     return Links(
-        ports=tuple(sorted((_port(n) for n in rdma if n.rate_gbps and n.rate_gbps >= LEAST_GBPS),
+        ports=tuple(sorted((_port(n) for n in rdma if LEAST_GBPS <= (n.rate_gbps or 0.0) <= MOST_GBPS),
                            key=lambda p: p.name)),
-        every_rate=all(n.rate_gbps for n in rdma) and not node.lacks("nics") and not node.lacks("rdma"),
-        ethernet=tuple(sorted((_port(n) for n in node.nics if not n.rdma and not n.virtual and n.rate_gbps),
-                              key=lambda p: p.name)),
+        every_rate=all(0 < (n.rate_gbps or 0.0) <= MOST_GBPS for n in rdma) and not node.lacks("nics") and not node.lacks("rdma"),
+        ethernet=tuple(sorted((_port(n) for n in node.nics if not n.rdma and not n.virtual
+                               and 0 < (n.rate_gbps or 0.0) <= MOST_GBPS), key=lambda p: p.name)),
         gpus=None if node.lacks("gpus") else len(node.gpus), gpu=gpu, nvlink_gbs=gbs,
         nvlinks=f"{count} x NVLink {generation}" if gbs else "", switched=switched,
         pcie_gbs=slowest[0] if slowest and len(known) == len(node.gpus) else None, pcie=slowest[1] if slowest else "",
@@ -90,7 +92,7 @@ def _port(nic: Nic) -> Port:
 
 def _pcie(generation: int | None, width: int | None) -> tuple[float, str] | None:
     """GB/s one way after the line code, and its name; None before generation 3, which idle devices fall back to."""
-    if generation not in PCIE_LANE or not width or width > 32:
+    if generation not in PCIE_LANE or width not in (1, 2, 4, 8, 12, 16, 32):
         return None
     return width * PCIE_LANE[generation], f"PCIe {generation}.0 x{width}"
 
@@ -105,12 +107,15 @@ def _nvlinks(node: Node, model: str) -> tuple[int | None, bool]:
     if most is None:
         return (0, False) if _none_at_all(node.gpus, pairs) else (None, False)
     counts = [[_number(label) for label in row] for row in pairs]
+    if any(not _KNOWN.fullmatch(label) for row in pairs for label in row):
+        return None, False
     if counts:
         total = max(sum(row) for row in counts)
         if not total:
             return 0, False
         if total > most:                     # more than a GPU has: each number is what a switch gives
-            return max(max(row) for row in counts), all(k for row in counts for k in row)
+            given = max(max(row) for row in counts)
+            return (given, all(k for row in counts for k in row)) if given <= most else (None, False)
         return total, len(node.gpus) == 2
     return (max(told), False) if len(told) == len(node.gpus) else (None, False)
 

@@ -399,3 +399,24 @@ def test_the_numbers_are_documented() -> None:
     assert f"at least {peers.MIN_NODES} nodes, and {peers.MIN_NODES} values" in text
     assert f"at least {peers.MIN_DISTANCE:.0%} from the median".replace("%", " %") in text
     assert f"at least {peers.MIN_SPREADS:g} standard deviations, as {peers.MAD_TO_SIGMA} times" in text
+
+
+# --- facts that cannot be -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.0, -400.0, float("nan"), float("inf"), 1e9])
+def test_nothing_is_derived_of_a_rate_that_no_port_has(rate: float) -> None:
+    odd = [replace(n, nics=tuple(replace(nic, rate_gbps=rate) for nic in n.nics)) for n in (h100("a"), h100("b"))]
+    for check, m in (("ib_write_bw", rdma(390)), ("osu_bw", mpi(40000)), ("nccl_allreduce", busbw(300, 2, 16))):
+        assert one(check, m, odd).status is Status.UNJUDGED, check
+
+
+@pytest.mark.parametrize("width", [-16, 0, 3, 33, 10 ** 9])
+def test_a_slot_of_a_width_that_there_is_not_forbids_nothing(width: int) -> None:
+    odd = [replace(n, nics=tuple(replace(nic, pcie_width=width) for nic in n.nics)) for n in (h100("a"), h100("b"))]
+    assert one("ib_write_bw", rdma(390), odd).status is Status.PASS
+
+
+@pytest.mark.parametrize("label", ["NV9999999999", "NV99", "NV-1", "NVx", "NV\uff11\uff18", "ERR!"])
+def test_nothing_is_derived_of_labels_that_are_none(label: str) -> None:
+    assert one("nccl_allreduce", busbw(15), [node("a", H100, 8, label)]).status is Status.UNJUDGED

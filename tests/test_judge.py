@@ -286,6 +286,14 @@ def test_a_repetition_in_another_unit_acquits_nobody() -> None:
     assert statuses(judge([first, other], [PINGPONG])) == [Status.FAIL]
 
 
+def test_the_doubts_of_a_good_repetition_are_kept() -> None:
+    first = one(bandwidth(80.0))
+    good = repeated(first, 900.0, attempt=2, alone=True)
+    good = replace(good, measurements=tuple(replace(m, warnings=("not all is told",)) for m in good.measurements))
+    [verdict] = judge([first, good], [PINGPONG])
+    assert verdict.status is Status.WARN and verdict.reason.endswith("again 900; not all is told")
+
+
 def test_repetitions_do_not_undo_errors_or_unequal_facts() -> None:
     for first in (one(error="timed out"), one(bandwidth(float("nan"))), one(Measurement("gpus", 7, expected=8))):
         good = repeated(first, 900.0, attempt=2, alone=True)
