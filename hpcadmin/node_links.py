@@ -70,7 +70,8 @@ def links_of(node: Node) -> Links:
     return Links(
         ports=tuple(sorted((_port(n) for n in rdma if LEAST_GBPS <= (n.rate_gbps or 0.0) <= MOST_GBPS),
                            key=lambda p: p.name)),
-        every_rate=all(0 < (n.rate_gbps or 0.0) <= MOST_GBPS for n in rdma) and not node.lacks("nics") and not node.lacks("rdma"),
+        every_rate=(all(0 < (n.rate_gbps or 0.0) <= MOST_GBPS for n in rdma)
+                    and not node.lacks("nics") and not node.lacks("rdma")),
         ethernet=tuple(sorted((_port(n) for n in node.nics if not n.rdma and not n.virtual
                                and 0 < (n.rate_gbps or 0.0) <= MOST_GBPS), key=lambda p: p.name)),
         gpus=None if node.lacks("gpus") else len(node.gpus), gpu=gpu, nvlink_gbs=gbs,
