@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import stat
 import sys
 import traceback
@@ -16,6 +17,7 @@ from hpcadmin.check import Check, Layout, Params
 from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, locate, read_toml
+from hpcadmin.text import did_you_mean
 
 Pairs = Union[str, int]
 
@@ -193,6 +195,10 @@ def _override(suite: Suite, site: Site, checks: Mapping[str, Check]) -> Suite:
     return Suite(suite.name, suite.title, entries, env, reader.pairs(table.get("pairs", suite.pairs)))
 
 
+_TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+_WORDS = {"rdma": ("auto", "yes", "no"), "buffers": ("host", "device")}      # parameters of many checks
+
+
 class _SuiteReader:
     """Strict reading of a suite's tables; every error names file and line."""
 
@@ -200,6 +206,7 @@ class _SuiteReader:
         self.path = path
         self.checks = checks
         self.prefix = prefix
+        self.at = 0           # the number of the [[entry]] that is read, 0 outside of them
 
     def read(self, tables: Mapping[str, Any]) -> Suite:
         self.only_keys(tables, {"title", "entry", "env", "pairs"})
@@ -209,8 +216,15 @@ class _SuiteReader:
         raw = tables.get("entry", [])
         if not isinstance(raw, list) or not raw or not all(isinstance(e, dict) for e in raw):
             raise self.error("entry", "must be [[entry]] tables, at least one")
-        return Suite(self.path.stem, title or self.path.stem, tuple(self.entry(e) for e in raw),
+        return Suite(self.path.stem, title or self.path.stem, self.entries(raw),
                      self.env(tables.get("env", {})), self.pairs(tables.get("pairs", "all")))
+
+    def entries(self, raw: list[dict[str, Any]]) -> tuple[SuiteEntry, ...]:
+        found = []
+        for self.at, table in enumerate(raw, 1):
+            found.append(self.entry(table))
+        self.at = 0
+        return tuple(found)
 
     def entry(self, table: Mapping[str, Any]) -> SuiteEntry:
         self.only_keys(table, {"check", "one_of", "over", "params"})
@@ -258,7 +272,12 @@ class _SuiteReader:
             default = check.params[key]
             same = type(value) is type(default) or (isinstance(default, float) and type(value) is int)
             if not same:
-                raise self.error(f"params.{key}", f"of {check.name} must be of type {type(default).__name__}")
+                raise self.error(f"params.{key}", f"of {check.name} must be {_TYPES[type(default)]}")
+            if not isinstance(value, str) and not isinstance(default, str) and value < 0 <= default:
+                raise self.error(f"params.{key}", f"of {check.name} must not be below zero")
+            words = _WORDS.get(key, ())
+            if default in words and value not in words:
+                raise self.error(f"params.{key}", f"of {check.name} must be one of {', '.join(words)}")
         return dict(raw)
 
     def env(self, raw: Any) -> dict[str, str]:
@@ -280,7 +299,7 @@ class _SuiteReader:
         if name not in self.checks:
             where = _line_with(self.path, f'"{name}"')
             raise SiteError(f"unknown check {name!r}", where=where,
-                            hint=f"known checks: {', '.join(sorted(self.checks))}")
+                            hint=did_you_mean(name, self.checks, "hpcadmin checks list"))
 
     def only_keys(self, table: Mapping[str, Any], known: set[str]) -> None:
         for key in table:
@@ -288,7 +307,23 @@ class _SuiteReader:
                 raise self.error(key, f"is not known here; known are {', '.join(sorted(known))}")
 
     def error(self, key: str, what: str) -> SiteError:
-        return SiteError(f"{self.prefix}{key} {what}", where=locate(str(self.path), f"{self.prefix}{key}"))
+        where = _line_of_entry(self.path, self.at, key) if self.at else locate(str(self.path), f"{self.prefix}{key}")
+        return SiteError(f"{self.prefix}{key} {what}", where=where)
+
+
+def _line_of_entry(path: Path, number: int, key: str) -> str:
+    """file:line of a dotted key within that [[entry]], else of what holds it, else of its head."""
+    head, best, count = 0, (0, 0), 0
+    parts = key.split(".")
+    for n, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if re.match(r"\s*\[\[\s*entry\s*\]\]", line):
+            count += 1
+            head = n if count == number else head
+        elif count == number:
+            fits = sum(bool(re.search(rf"(?<![\w-]){re.escape(part)}(?![\w-])[^#]*[]=]", line))
+                       for part in (*parts, parts[-1]))
+            best = max(best, (fits, -n))
+    return f"{path}:{-best[1] if best[0] else head}" if head else str(path)
 
 
 def _line_with(path: Path, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import unicodedata
 from collections.abc import Iterable
@@ -56,6 +57,12 @@ def byte_size(count: int) -> str:
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """"1 node", "4 nodes"."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str], command: str) -> str:
+    """A hint that fits a line: the names that look like it, and what shows all of them."""
+    close = difflib.get_close_matches(name[:100], known, n=3)
+    return f"did you mean {', '.join(close)}? {command} shows all" if close else f"{command} shows all"
 
 
 def fold_ids(ids: Iterable[int]) -> str:

@@ -165,7 +165,9 @@ def test_site_overrides() -> None:
     ("[suites.network.env]\n\"A B\" = \"3\"", "not the name of an environment variable"),
     ("[suites.network.params.nothing]\na = 1", "is no check of this suite"),
     ("[suites.network.params.mpi_pingpong]\nmax_byte = 1", "is no parameter of mpi_pingpong; it has: max_bytes"),
-    ("[suites.network.params.mpi_pingpong]\nmax_bytes = \"1\"", "must be of type int"),
+    ("[suites.network.params.mpi_pingpong]\nmax_bytes = \"1\"", "of mpi_pingpong must be a whole number"),
+    ("[suites.network.params.mpi_pingpong]\nseconds = -1.0", "of mpi_pingpong must not be below zero"),
+    ("[suites.network.params.mpi_pingpong]\nrdma = \"maybe\"", "of mpi_pingpong must be one of auto, yes, no"),
 ])
 def test_site_overrides_that_are_wrong(tmp_path: Path, text: str, what: str) -> None:
     path = tmp_path / "site.toml"
@@ -185,6 +187,10 @@ def test_site_overrides_that_are_wrong(tmp_path: Path, text: str, what: str) -> 
     ("[[entry]]\ncheck = \"a\"\none_of = [\"b\"]\n", 1, "either check"),
     ("[[entry]]\ncheck = [\"a\"]\n", 2, "must name checks"),
     ("[[entry]]\ncheck = \"mpi_hello\"\n[entry.params]\nranks = 2\n", 4, "is no parameter of mpi_hello"),
+    ("[[entry]]\ncheck = \"ib_write_bw\"\nparams = { sise = 3 }\n", 3, "params.sise is no parameter of ib_write_bw"),
+    ("[[entry]]\ncheck = \"osu_bw\"\nover = \"rails\"\n[[entry]]\ncheck = \"osu_bw\"\nover = \"rail\"\n", 6,
+     "'rail' is no layout of osu_bw"),
+    ("[[entry]]\none_of = [\"osu_bw\"]\nparams.osu_bw = { buffers = \"devise\" }\n", 3, "one of host, device"),
     ("[[entry]\n", 1, "not valid TOML"),
 ])
 def test_broken_suite_files(tmp_path: Path, text: str, line: int | None, what: str) -> None:

@@ -127,9 +127,10 @@ def _checks(obj: dict[str, Any]) -> dict[str, Check]:
 
 def _check(obj: dict[str, Any], name: str) -> Check:
     from hpcadmin.errors import UsageError
+    from hpcadmin.text import did_you_mean
     known = _checks(obj)
     if name not in known:
-        raise UsageError(f"unknown check {name!r}", hint=f"known checks: {', '.join(known)}")
+        raise UsageError(f"unknown check {name!r}", hint=did_you_mean(name, known, "hpcadmin checks list"))
     return known[name]
 
 

@@ -47,10 +47,11 @@ def show(obj: dict[str, Any], hardware: str, check: str, as_json: bool) -> int:
     from hpcadmin.errors import UsageError
     from hpcadmin.registry import load_checks
     from hpcadmin.site import load_site
+    from hpcadmin.text import did_you_mean
     figures = load_known()
     known = {*load_checks(load_site(obj["site"]).checks_dir), *(k.check for k in figures)}
     if check not in known:
-        raise UsageError(f"unknown check {check!r}", hint=f"known checks: {', '.join(sorted(known))}")
+        raise UsageError(f"unknown check {check!r}", hint=did_you_mean(check, known, "hpcadmin checks list"))
     meant = asked(hardware)
     limits = [x for x in _load(obj) if x.check == check and not x.simulated and is_for(x, meant)]
     figures = tuple(k for k in figures if k.check == check and is_for(k, meant))
