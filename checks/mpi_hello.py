@@ -16,7 +16,7 @@ from statistics import median, median_low
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Reading, Role, Scope, Step, Subject
-from hpcadmin.checklib import mpi_start, mpi_text
+from hpcadmin.checklib import mpi_greetings, mpi_start, mpi_text
 
 HEAD = "# hpcadmin mpi_hello 1"
 FIELDS = {"node", "host", "processor", "procid", "pid", "cpus", "clock"}
@@ -32,6 +32,12 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     reading = read(text, context)
     if not reading.usable:
         raise ParseError("; ".join(reading.problems[:3]))
+    if not reading.measurements:      # of another program
+        if context.nodes:
+            raise ParseError("not one output of our mpi_hello")
+        found = [Measurement("ranks", reading.ranks or 0, ranks=reading.ranks, nodes=reading.hosts, key=False,
+                             subject=Subject(reading.host_names))]
+        return mpi_text.warned(found, reading.problems)
     sockets, _ = mpi_start.proof(reading.transport, text, context)      # nothing is asked to tell, and need not
     return [*sockets, *mpi_text.warned(reading.measurements, reading.problems)]
 
@@ -40,6 +46,10 @@ def read(text: str, context: Context) -> Reading:
     lines = mpi_text.untagged(lib.lines_of(text))
     around = mpi_text.look(lines)
     heads = lines.count(HEAD)
+    ours = heads or any(line.startswith("# end mpi_hello") for line in lines)
+    other = None if ours else mpi_greetings.read(lines)
+    if other:
+        return _of_another(other, around)
     try:
         if heads > 1:
             raise ParseError(f"{heads} programs answered where one must", hint="the ranks did not find each other: "
@@ -47,13 +57,24 @@ def read(text: str, context: Context) -> Reading:
         ranks = _ranks(lines)
         found = _measurements(lines, ranks, context)
     except ParseError as exc:
-        return Reading(problems=(*around.faults, str(exc), *around.doubts), notes=around.notes, runs=max(1, heads),
-                       hosts=around.hosts or len(around.named) or None)
+        told = (*around.faults, *around.doubts)
+        said = () if heads else (f"the output says: {line}" for line in lib.telling(lines) if line not in told)
+        return Reading(problems=(*around.faults, str(exc), *around.doubts, *said), notes=around.notes,
+                       runs=max(1, heads), hosts=around.hosts or len(around.named) or None)
     names = tuple(dict.fromkeys(rank["host"] for rank in ranks))
     wrong = sum(m.value == "wrong" for m in found)
     return Reading(measurements=tuple(found), problems=(*around.faults, *around.doubts), usable=not around.faults,
                    notes=around.notes, validated=True, wrong_values=wrong, ranks=len(ranks), hosts=len(names),
                    host_names=names, transport=around.transport)
+
+
+def _of_another(found: mpi_greetings.Greetings, around: mpi_text.Around) -> Reading:
+    """What a program other than ours tells: its ranks and hosts, no value."""
+    problems = (*around.faults, *found.problems, *around.doubts)
+    return Reading(problems=problems, usable=not around.faults and not found.problems, ranks=found.ranks,
+                   hosts=len(found.hosts) or None, host_names=found.hosts, transport=around.transport,
+                   notes=("of another program than ours: which ranks came up, and nothing of messages between them",
+                          *around.notes))
 
 
 def _measurements(lines: Sequence[str], ranks: Sequence[dict[str, str]], context: Context) -> list[Measurement]:

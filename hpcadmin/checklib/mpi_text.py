@@ -36,7 +36,8 @@ _FAULT = re.compile(
     r"\*\*\* an error occurred in|\berror stack:|MPICH ERROR|MPIDI\w*\(\d{1,6}\)\.*: .{1,200}fail|"
     r"\bOFI \w{1,40}(?:\(\))? failed|(?:MPI|ROCM) call .{0,120}failed|could not allocate .{0,12}memory|"
     r"requires (?:an even number|two or more)|failed validation|no validations were performed|"
-    r"unable to find the specified executable|unable to reach each other|no IB device found",
+    r"unable to find the specified executable|unable to reach each other|no IB device found|"
+    r"singletons will be started",
     re.IGNORECASE)
 _DOUBT = re.compile(r"UCX +WARN|PMIX ERROR|WARNING: There was an error initializing|OpenFabrics device|"
                     r"libfabric:\S{1,200}<warn>|btl_openib_warn|no active ports|"
