@@ -191,3 +191,45 @@ def test_units_behind_the_average() -> None:
     whole(text.replace(line, line.rstrip() + " GB/s"))
     assert not read(text.replace(line, line.rstrip() + " GB")).sound
     assert not read(text.replace(line, line.rstrip() + " MB/s")).sound
+
+
+def older(of: str, ranks: int, moved: float, listed: int | None = None) -> str:
+    """As before June 2020: what a rank has already is no part of algbw, and busbw is the same."""
+    lines = [f"# nThread 1 nGpus {ranks} minBytes {SIZES[0] * ranks} maxBytes {SIZES[-1] * ranks} step: 2(factor) "
+             "warmup iters: 5 iters: 20 validation: 1", "#", "# Using devices"]
+    lines += [f"#   Rank {n:2d} Pid  88618 on    gpu01 device {n:2d} [0x{n + 1:02x}] Tesla V100-SXM3-32GB"
+              for n in range(ranks if listed is None else listed)]
+    middle = "   redop" if of == "nccl_reducescatter" else ""
+    lines += ["#", f"#       size         count    type{middle}{'     time   algbw   busbw  error' * 2}",
+              "#        (B)    (elements)               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"]
+    total = 0.0
+    for size in SIZES:
+        time = round(LATENCY + size * ranks / RATE, 1)
+        rate = round(size * ranks / time / 1e3 * moved, 2)
+        total += rate
+        cells = f"{time:7.1f}  {rate:6.2f}  {rate:6.2f}  2e-07"
+        lines.append(f"{size * ranks:12d}  {size // 4:12d}   float  {'sum  ' if middle else ''}{cells}  {cells}")
+    lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {total / len(SIZES):g}", "#"]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("of", ["nccl_allgather", "nccl_reducescatter"])
+def test_bandwidths_of_older_versions(of: str) -> None:
+    reading = nccl.examine(older(of, 12, 11 / 12), COLLECTIVES[of]).reading
+    assert reading.sound, reading.problems
+    assert (reading.ranks, reading.hosts, reading.wrong_values) == (12, 1, 0)
+    assert not nccl.examine(older(of, 12, 10 / 12), COLLECTIVES[of]).reading.sound
+    newer = older(of, 12, 11 / 12).replace("error", "#wrong").replace("2e-07", "0")
+    assert not nccl.examine(newer, COLLECTIVES[of]).reading.sound
+
+
+def test_a_list_that_is_shorter_than_a_process_has_gpus() -> None:
+    reading = nccl.examine(older("nccl_allgather", 12, 11 / 12, listed=11), COLLECTIVES["nccl_allgather"]).reading
+    assert not reading.sound
+    assert "the list of devices is not complete: 11 ranks" in reading.problems[0]
+
+
+def test_what_is_there_instead_of_an_output() -> None:
+    reading = read("invalid size specified for 'minbytes'\n")
+    assert not reading.sound
+    assert "invalid size specified for 'minbytes'" in reading.problems[0]

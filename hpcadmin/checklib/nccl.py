@@ -90,7 +90,8 @@ def _found(of: Collective, runs: Sequence[Run], senses: Sequence[Sense], mine: S
     """runs: of the text; mine: which of them are of this collective."""
     problems = [Problem(Kind.FATAL, f"the run broke: {line}") for line in words.errors]
     if not runs:
-        problems.append(Problem(Kind.PART, f"no output of {of.program}"))
+        instead = f"; it begins with {words.notes[0]!r}" if words.notes and not words.errors else ""
+        problems.append(Problem(Kind.PART, f"no output of {of.program}{instead}"))
     elif len(runs) > 1:
         problems.append(Problem(Kind.PART, f"{len(runs)} runs in one text: "
                                 f"{', '.join(_title(run) for run in runs[:4])}"))

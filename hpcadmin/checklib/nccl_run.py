@@ -25,6 +25,7 @@ class Params:
     step: int
     factor: bool
     validation: bool
+    each: int = 1               # ranks of a process
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class Splitter:
                 run.damaged.append(line.raw)
             else:
                 run.params.append(Params(int(found[3]), int(found[4]), int(found[5]), found[6] == "factor",
-                                         found[7] != "0"))
+                                         found[7] != "0", max(1, int(found[1] or 1) * int(found[2]))))
         elif body.startswith("Using"):
             self._run(bool(run.lists or run.table or run.ended)).lists += 1
         else:
