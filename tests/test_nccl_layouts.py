@@ -233,3 +233,15 @@ def test_what_is_there_instead_of_an_output() -> None:
     reading = read("invalid size specified for 'minbytes'\n")
     assert not reading.sound
     assert "invalid size specified for 'minbytes'" in reading.problems[0]
+
+
+@pytest.mark.parametrize(("lines", "transport"), [
+    (["NET/gIB/0/GDRDMA/Shared"], "RoCE (NET/gIB) with GPUDirect RDMA"),
+    (["NET/FasTrak/3(3)/GDRDMA"], "FasTrak (NET/FasTrak) with GPUDirect RDMA"),
+    (["NET/IBext_v8/0"], "IB (NET/IB)"),
+    (["NET/Libfabric/0/GDRDMA"], "OFI (NET/Libfabric) with GPUDirect RDMA"),
+    (["NET/IB/0/GDRDMA", "NET/Socket/0"], "TCP (NET/Socket); IB (NET/IB) with GPUDirect RDMA"),
+])
+def test_transports(lines: list[str], transport: str) -> None:
+    said = "\n".join(f"gpu01:4000:4061 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via {way}" for way in lines)
+    assert read(output(("gpu01", "gpu02"), after_rank=said)).transport == transport

@@ -118,7 +118,7 @@ class Splitter:
         elif (reduced := _REDUCED.match(text)) is not None:
             run.reduced.append(int(reduced[1]))
             run.quotes.append(line.raw)
-        elif body.startswith("nccl-tests version "):
+        elif body.startswith(("nccl-tests version ", "rccl-tests version ")):
             self._run(run.table or run.ended).quotes.append(line.raw)
         elif _GAP.fullmatch(body) or _LEFT_OUT.match(body):
             run.gaps.append(line.raw)

@@ -135,7 +135,8 @@ def _network(net: str, devices: str) -> str:
     if "libfabric" in net.lower() or "ofi" in net.lower():
         kind = devices.upper() if devices.isalpha() else "OFI"
         return f"{kind} ({'/'.join(net.split('/')[:2])}){direct}"
-    return f"{net.removeprefix('NET/')}{direct}"
+    name = net.removeprefix("NET/").split("/")[0]
+    return f"{'RoCE' if name == 'gIB' else name} (NET/{name}){direct}"      # gIB: Google's plugin for RoCE
 
 
 def _notes(nccl: Sequence[tuple[str, str]], rest: Sequence[Line]) -> list[str]:
