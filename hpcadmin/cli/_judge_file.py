@@ -50,7 +50,7 @@ def _port(text: str) -> Nic:
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    from tabulate import tabulate
+    from hpcadmin.cli._table import print_table
     rows = []
     for v in verdicts:
         m = v.measurement
@@ -58,7 +58,6 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         value = "" if m is None else printable(f"{number(m.value)} {m.unit}".strip(), limit=80)
         rows.append([v.status.value, printable(str(v.subject), limit=60), m.name if m else v.check, size, value,
                      printable(v.limit.text()) if v.limit else "", printable(v.reason, limit=160)])
-    click.echo(tabulate(rows, headers=["verdict", "of", "value", "size", "", "limit", "why"], tablefmt="simple",
-                        disable_numparse=True))
+    print_table(rows, ["verdict", "of", "measured", "size", "value", "limit", "why"])
     for source in dict.fromkeys(v.limit.source for v in verdicts if v.limit and v.limit.source):
         click.echo(printable(f"limit from: {source}", limit=400))

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from tabulate import tabulate
 
 from hpcadmin import ceilings
 from hpcadmin.catalogue import MEASURED, Known
 from hpcadmin.check import Direction, Limit
+from hpcadmin.cli._table import print_table
 from hpcadmin.limits_lint import measures, overlap
 from hpcadmin.records import dumps, to_plain
 from hpcadmin.text import byte_size, number, printable
 
-_BAR = 20
+_BAR = 12
 TRANSPORTS = ("EFA", "RoCE", "Slingshot", "IB", "TCP")
 
 
@@ -83,9 +83,10 @@ def print_expected(limits: Sequence[Limit], figures: Sequence[Known], as_json: b
         return
     for curve in curves:
         click.echo(f"{_title(curve)}")
-        click.echo(tabulate([_row(p, curve) for p in curve["points"]],
-                            headers=["size", "measured", "others' pass mark", "limit", "ceiling", ""],
-                            tablefmt="simple", disable_numparse=True))
+        rows = [_row(p, curve) for p in curve["points"]]
+        bars = any(row[-1] for row in rows)
+        headers = ["size", "measured", "pass marks", "limit", "ceiling", *([""] if bars else [])]
+        print_table([row if bars else row[:-1] for row in rows], headers)
         click.echo("")
     click.echo("Sources")
     for line in dict.fromkeys([*map(_limit_source, limits), *map(_figure_source, figures)]):

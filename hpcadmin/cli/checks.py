@@ -29,9 +29,9 @@ def list_checks(obj: dict[str, Any], as_json: bool) -> int:
         import json
         click.echo(json.dumps([_record(check) for check in known.values()], indent=1))
         return 0
-    from tabulate import tabulate
+    from hpcadmin.cli._table import print_table
     rows = [[c.name, c.scope.value, c.impact.value, ", ".join([*c.needs, *c.builds]), c.title] for c in known.values()]
-    click.echo(tabulate(rows, headers=["check", "scope", "impact", "needs", "what it shows"], tablefmt="simple"))
+    print_table(rows, ["check", "scope", "impact", "needs", "what it shows"])
     return 0
 
 
@@ -184,14 +184,12 @@ def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
 
 
 def _print_measurements(measurements: Sequence[Measurement], problems: Sequence[str]) -> None:
-    from tabulate import tabulate
-
+    from hpcadmin.cli._table import print_table
     from hpcadmin.text import byte_size, printable
     rows = [[m.name, "" if m.size_bytes is None else byte_size(m.size_bytes), printable(str(m.value), limit=80), m.unit,
              printable(str(m.subject), limit=80), "; ".join(printable(w, limit=120) for w in m.warnings)]
             for m in measurements]
     if rows:
-        click.echo(tabulate(rows, headers=["value", "size", "", "unit", "of", "warnings"], tablefmt="simple",
-                            disable_numparse=True))
+        print_table(rows, ["measured", "size", "value", "unit", "of", "warnings"])
     for problem in problems:
         click.echo(f"problem: {printable(problem)}")

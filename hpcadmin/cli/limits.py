@@ -110,7 +110,7 @@ def _print_findings(found: Sequence[Finding], tables: int, as_json: bool) -> Non
     from dataclasses import asdict
 
     from hpcadmin.records import dumps
-    from hpcadmin.text import printable
+    from hpcadmin.text import plural, printable
     errors = sum(f.level == "error" for f in found)
     if as_json:
         click.echo(dumps({"tables": tables, "errors": errors, "remarks": len(found) - errors,
@@ -118,7 +118,7 @@ def _print_findings(found: Sequence[Finding], tables: int, as_json: bool) -> Non
         return
     for f in found:
         click.echo(printable(f"{f.where}: {f.level}: {f.text} [{f.rule}]", limit=1000))
-    click.echo(f"{tables} limits and figures: {errors} errors, {len(found) - errors} remarks")
+    click.echo(f"{tables} limits and figures: {plural(errors, 'error')}, {plural(len(found) - errors, 'remark')}")
 
 
 def _placed(finding: dict[str, Any]) -> dict[str, Any]:
@@ -139,13 +139,12 @@ def _show(limits: Sequence[Limit], as_json: bool) -> None:
     if as_json:
         click.echo(dumps(list(limits), indent=1))
         return
-    from tabulate import tabulate
+    from hpcadmin.cli._table import print_table
     rows = [[
         limit.check, limit.measurement, "any" if limit.size_bytes is None else byte_size(limit.size_bytes),
         printable(limit.hardware + (f" ({limit.memory} memory)" if limit.memory else "")) or "any",
-        "" if limit.ranks is None else limit.ranks,
-        "" if limit.nodes is None else limit.nodes, limit.text(), "simulated" if limit.simulated else "",
+        "" if limit.ranks is None else str(limit.ranks),
+        "" if limit.nodes is None else str(limit.nodes), limit.text(), "simulated" if limit.simulated else "",
         printable(limit.source, limit=400),
     ] for limit in limits]
-    click.echo(tabulate(rows, headers=["check", "value", "size", "hardware", "ranks", "nodes", "limit", "", "source"],
-                        tablefmt="simple", maxcolwidths=[None, None, None, None, None, None, None, None, 70]))
+    print_table(rows, ["check", "value", "size", "hardware", "ranks", "nodes", "limit", "", "source"])

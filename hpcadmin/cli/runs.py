@@ -39,12 +39,11 @@ def list_command(obj: dict[str, str | None], last: int | None, as_json: bool) ->
     if not entries:
         click.echo(f"no run in {_runs(obj)}")
         return 0
-    from tabulate import tabulate
-
+    from hpcadmin.cli._table import print_table
     from hpcadmin.text import printable
     rows = [[printable(cell, limit=80) for cell in _row(e)] for e in entries]
     headers = ["run", "suite", "nodes", "state", "result", "started", "took"]
-    click.echo(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))
+    print_table(rows, headers)
     return 0
 
 
@@ -89,13 +88,12 @@ def judge_command(obj: dict[str, str | None], run_name: str | None, as_json: boo
     if as_json:
         _print_json({"run": run.manifest.run_id, "verdicts": len(now), "changes": to_plain(other)})
         return exit_status(now)
-    from tabulate import tabulate
-
+    from hpcadmin.cli._table import print_table
     from hpcadmin.text import printable
     rows = [[printable(cell, limit=200) for cell in _change(change.before, change.now)] for change in other]
     if rows:
         headers = ["before", "now", "of", "value", "why"]
-        click.echo(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))
+        print_table(rows, headers)
     click.echo(f"{run.manifest.run_id}: {len(now)} verdicts, {len(other)} of them others than in the run")
     return exit_status(now)
 
