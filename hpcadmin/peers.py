@@ -25,6 +25,7 @@ MIN_DISTANCE = 0.20  # nearer to the median than this is noise: runs of one heal
 MIN_SPREADS = 3.0    # standard deviations, where the healthy differ more than that among themselves
 MAD_TO_SIGMA = 1.4826    # of normally distributed values; the median absolute deviation itself ignores the odd ones
 
+MOST_BITS = 1000     # beyond that no float holds an integer
 _TIMES = frozenset({"ns", "us", "µs", "ms", "s"})
 
 
@@ -44,6 +45,8 @@ def number_problem(value: object) -> str:
         return f"{str(value)[:60]!r} is not a number"
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value} is not a number that can be measured"
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return "an integer of hundreds of digits is not a number that can be measured"
     return ""
 
 

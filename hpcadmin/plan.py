@@ -24,9 +24,10 @@ from hpcadmin.errors import HpcadminError, UsageError
 from hpcadmin.plan_choice import Choice, Chosen, choose, plan_verdict
 from hpcadmin.plan_facts import HARDWARE, Facts
 from hpcadmin.plan_layouts import TWO_NODES, Left, Place, Turn, count_of_rounds, turns
+from hpcadmin.plan_steps import checked
 from hpcadmin.registry import Suite
 from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
-from hpcadmin.text import plural
+from hpcadmin.text import plural, printable
 from hpcadmin.tools import PYXIS, set_out, version_for, ways_of
 
 T = TypeVar("T")
@@ -47,8 +48,9 @@ def guarded(check: Check, what: str, call: Callable[[], T]) -> T:
         return call()
     except HpcadminError:
         raise
-    except Exception as exc:  # a check may be a site's own file: its defects are this check's result, not our end
-        raise CheckCallError(f"{what} of check {check.name} failed: {type(exc).__name__}: {exc}") from exc
+    except (Exception, SystemExit) as exc:  # a check may be a site's own file: its defects are its result, not our end
+        said = printable(f"{type(exc).__name__}: {exc}", limit=400)
+        raise CheckCallError(f"{what} of check {check.name} failed: {said}") from exc
 
 
 def make_plan(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: Sequence[str], *,
@@ -166,10 +168,10 @@ class _Layout:
             ports=place.ports[:1] if len(set(place.ports)) == 1 else place.ports)
         context = context_of(check, self.facts, test)
         try:
-            steps = guarded(check, "steps", lambda: check.steps(context))
+            steps, problem = checked(guarded(check, "steps", lambda: check.steps(context)), nodes)
             ways = ways_of(check, nodes, self.facts.site, self.facts.tools, pyxis=self.facts.pyxis)
             steps = tuple(set_out(_complete(step, nodes, self.suite.env), ways) for step in steps)
-            problem = unfit(steps)
+            problem = problem or unfit(steps)
         except HpcadminError as exc:
             steps, problem = (), str(exc)
         status = Status.ERROR

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcadmin.check import Check, Context, Measurement, Output, ParseError, Role, Step
+from hpcadmin.check import Check, Context, Direction, Measurement, Output, ParseError, Role, Step, Subject
 from hpcadmin.errors import HpcadminError
 from hpcadmin.frames import Frame
 from hpcadmin.plan import guarded
@@ -14,6 +14,13 @@ from hpcadmin.rundata import PlannedTest, TestResult
 from hpcadmin.text import printable
 
 NO_WAY = 78      # exit status of a step whose modules or container could not be had (job.sh)
+_WHOLE, _VALUE = (int, type(None)), (float, int, str)
+_FIELDS: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("name", (str,)), ("value", _VALUE), ("unit", (str,)), ("size_bytes", _WHOLE), ("direction", (Direction,)),
+    ("subject", (Subject,)), ("ranks", _WHOLE), ("nodes", _WHOLE), ("pairs_at_once", _WHOLE), ("rail", (str,)),
+    ("binding", (str,)), ("transport", (str,)), ("mode", (str,)), ("run", _WHOLE),
+    ("expected", (*_VALUE, type(None))), ("key", (bool,)), ("warnings", (tuple,)))
+_seen: set[tuple[type, ...]] = set()        # kinds of fields that are right, so that most are looked up only
 _TOLD = (("unrecognized option", "unknown option", "invalid option"), ("error",))     # words of a reason, best first
 
 
@@ -54,7 +61,24 @@ def _sound(found: object, when: str = "") -> tuple[Measurement, ...]:
         raise ParseError("the check's parser returned something else than measurements")
     if not found:
         raise ParseError("the check's parser found nothing")
+    for m in found:
+        _typed(m)
     return tuple(replace(m, mode=m.mode or "after the load") for m in found) if when == "after" else tuple(found)
+
+
+def _typed(m: Measurement) -> None:
+    """Raises ParseError for a field that can be neither judged nor stored: a check may be a site's own file."""
+    kinds = (type(m.name), type(m.value), type(m.unit), type(m.size_bytes), type(m.direction), type(m.subject),
+             type(m.ranks), type(m.nodes), type(m.pairs_at_once), type(m.rail), type(m.binding), type(m.transport),
+             type(m.mode), type(m.run), type(m.expected), type(m.key), type(m.warnings))
+    if kinds not in _seen:
+        for (name, allowed), kind in zip(_FIELDS, kinds, strict=True):
+            if kind not in allowed:
+                raise ParseError(f"the check's parser returned a measurement whose {name} is {kind.__name__}")
+        _seen.add(kinds)
+    texts = (*m.warnings, *m.subject.nodes, m.subject.device)
+    if type(m.subject.nodes) is not tuple or not all(type(text) is str for text in texts):
+        raise ParseError("the check's parser returned a measurement whose subject or warnings are no texts")
 
 
 def output_of(test: PlannedTest, frame: Frame, when: str = "") -> Output:

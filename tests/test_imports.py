@@ -15,7 +15,7 @@ LAYERS: dict[str, int] = {
     "site": 2, "site_topology": 2, "site_tools": 2, "rundata": 2, "frames": 2, "checklib": 2, "state": 2,
     "facts": 3, "documents": 3, "gathered": 3, "inventory": 3,
     "traits": 3, "oddones": 3, "topology": 3, "nccl_topology": 3, "topology_text": 3, "topology_svg": 5,
-    "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "plan_layouts": 3,
+    "conf": 3, "registry": 3, "plan": 3, "plan_facts": 3, "plan_choice": 3, "plan_layouts": 3, "plan_steps": 3,
     "tools": 3, "repeats": 3, "judge": 3, "catalogue": 3,
     "ceilings": 3, "limits_lint": 3, "node_links": 3, "derived": 3, "yardstick": 3, "rejudge": 3,
     "isolate": 3, "peers": 3, "fabric": 3, "fabric_text": 3,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from hpcadmin.check import Check, Context, Measurement, Output, Scope, Step, Subject
+import pytest
+
+from hpcadmin.check import Check, Context, Limit, Measurement, Output, Scope, Status, Step, Subject
 from hpcadmin.frames import Frame
+from hpcadmin.judge import judge
 from hpcadmin.run_results import read_result
-from hpcadmin.rundata import PlannedTest
+from hpcadmin.rundata import PlannedTest, TestResult
 
 SEEN: list[list[tuple[str, str, str]]] = []
 
@@ -53,3 +57,23 @@ def test_an_option_that_a_tool_has_not_is_its_reason_and_not_its_usage() -> None
     usage = "ib_write_bw: unrecognized option '--use_cuda=0'\n Invalid Command or flag.\n" + "  --x  error y\n" * 900
     found = read_result(FIRST, frames("t0001", usage, flags=frozenset({"ended"})), "", CHECK, Context())
     assert "ended before it was ready (exit status 0): ib_write_bw: unrecognized option '--use_cuda=0'" in found.error
+
+
+@pytest.mark.parametrize(("what", "wrong"), [
+    ("value is list", {"value": [1]}), ("value is bool", {"value": True}), ("unit is NoneType", {"unit": None}),
+    ("size_bytes is str", {"size_bytes": "1k"}), ("subject is str", {"subject": "n1"}),
+    ("subject or warnings", {"subject": Subject("n1")}),  # type: ignore[arg-type]
+    ("subject or warnings", {"subject": Subject((1,))}),  # type: ignore[arg-type]
+    ("subject or warnings", {"warnings": (1,)}), ("warnings is str", {"warnings": "abc"}),
+    ("expected is object", {"expected": object()}), ("direction is str", {"direction": "both"})])
+def test_what_a_check_returns_can_be_judged_and_stored_or_is_an_error(what: str, wrong: dict[str, object]) -> None:
+    made = replace(Measurement("x", 1.0, "GB/s"), **wrong)  # type: ignore[arg-type]
+    check = Check("c", "C", Scope.NODE, lambda c: STEPS, lambda _o, _c: [Measurement("y", 2, expected=2), made])
+    found = read_result(FIRST, frames("t0001", "1", "2"), "", check, Context())
+    assert not found.measurements and f"a measurement whose {what}" in found.error
+
+
+def test_an_integer_of_hundreds_of_digits_is_an_error() -> None:
+    for value in (10 ** 400, -10 ** 400):
+        result = TestResult(FIRST, (Measurement("x", value, "GB/s"),))
+        assert [v.status for v in judge([result], [Limit("c", "x", "GB/s", min=1.0, source="here")])] == [Status.ERROR]
