@@ -370,12 +370,12 @@ class Limit:
 
     def text(self) -> str:
         parts = []
-        slack = f" -{self.tolerance:.0%}" if self.tolerance else ""
         if self.min is not None:
-            parts.append(f"at least {self.min:g}{slack}")
+            parts.append(f"at least {self.min:g}")
         if self.max is not None:
-            parts.append(f"at most {self.max:g}{slack.replace('-', '+')}")
-        return " ".join([" and ".join(parts), self.unit]).strip() + (" (derived)" if self.derived else "")
+            parts.append(f"at most {self.max:g}")
+        slack = f" ({100 * self.tolerance:.3g}% tolerance)" if self.tolerance else ""
+        return " ".join([" and ".join(parts), self.unit]).strip() + slack + (" (derived)" if self.derived else "")
 
     @property
     def derived(self) -> bool:
