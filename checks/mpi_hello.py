@@ -4,6 +4,9 @@ Runs our own mpi_hello, built with the site's mpicc, over all nodes: each rank t
 token goes around all ranks and a sum over all ranks is compared with the known answer. It also compares the nodes'
 clocks, over MPI, with the median of all of them.
 
+In a file, greetings of other programs ("Hello world from processor n1, rank 0 of 4") are read too: which ranks came up
+and where. They send nothing between ranks, so that they are no result of a run.
+
 Measured: `ranks` per node (expected: tasks_per_node), `hostname` per node where the inventory knows it, `ring` and
 `sum` (expected: right), `clock_offset` per node in seconds; where all nodes have RDMA devices and
 MPI tells that it used sockets, its `transport` (expected: RDMA).

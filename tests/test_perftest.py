@@ -170,6 +170,20 @@ def test_lines_that_tell(line: str, usable: bool) -> None:
     assert any(line.strip() in problem for problem in reading.problems)
 
 
+def test_both_sides_by_host() -> None:
+    server = CLIENT.replace("local", "X").replace("remote", "local").replace("X", "remote")
+    text = "".join(f"{host}: {line}\n" for host, side in (("n1", CLIENT), ("n2", server)) for line in side.splitlines())
+    reading = read(text, "ib_send_bw")
+    assert reading.sound and values(reading) == values(read(CLIENT, "ib_send_bw")) and reading.hosts == 2
+    assert not read(f"{text}srun: error: n2: task 1: Exited with exit code 1\n", "ib_send_bw").usable
+
+
+def test_ports_with_the_default_gid_are_told_apart_by_lid() -> None:
+    gid = " GID: 254:128:00:00:00:00:00:00:00:00:00:00:00:00:00:00\n"
+    lines = [line + gid if " address:" in line else line for line in CLIENT.splitlines(keepends=True)]
+    assert read("".join(lines), "ib_send_bw").hosts == read(CLIENT, "ib_send_bw").hosts == 2
+
+
 def test_a_lower_mtu_is_told_and_no_fault() -> None:
     reading = read(f" Requested mtu is higher than active mtu \n Changing to active mtu - 3\n{CLIENT}", "ib_send_bw")
     assert reading.sound and any("Requested mtu is higher" in note for note in reading.notes)
@@ -186,7 +200,8 @@ def test_data_that_were_validated() -> None:
 
 @pytest.mark.parametrize("label", [
     "2025-01-06T10:00:00.123456Z ", "2025-01-06 10:00:00,123 process L0458 DEBUG| [stdout] ",
-    "Jan  6 10:00:00 n1 ib_send_bw[77]: ", "Mon Jan  6 10:00:00 2025[1,0]<stdout>: ", "[prterun-n1-77@1,0]<stdout>: "])
+    "Jan  6 10:00:00 n1 ib_send_bw[77]: ", "n1.cluster: ",
+    "Mon Jan  6 10:00:00 2025[1,0]<stdout>: ", "[prterun-n1-77@1,0]<stdout>: "])
 def test_labels_of_loggers_and_launchers(label: str) -> None:
     text = "".join(f"{label}{line}\n" for line in CLIENT.splitlines())
     assert values(read(text, "ib_send_bw")) == values(read(CLIENT, "ib_send_bw")) and read(text, "ib_send_bw").sound

@@ -95,7 +95,7 @@ def loopback(run: Run) -> str:
     if run.hosts() != 1:
         return ""
     ports = run.main.ports("local")
-    what = "GID" if run.main.gids else "LID"
+    what = "LID" if any(end.real_lid for end in run.main.ends) else "GID"
     return f"loopback: local and remote {what} are both {', '.join(sorted(ports))}"
 
 

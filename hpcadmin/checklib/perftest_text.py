@@ -20,6 +20,7 @@ _OLD_HEAD = "Inline data is used up to"          # of perftest 1 and early 2, wh
 _ADDRESS = re.compile(r"(local|remote) address: +LID (\S{1,12}),? +QPN (\S{1,12}),? +PSN (\S{1,12})")
 _LABEL = re.compile(r"(?:(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:[\w.-]{1,120}@)?\d{1,6},(\d{1,6})\]"
                     r"<std(?:out|err)>: ?|(\d{1,6}): ?)")
+_HOST = re.compile(r"[A-Za-z][\w.-]{0,80}: ?")
 # Of loggers, on some or all lines.
 _TIMES = tuple(map(re.compile, (
     r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? ", r"[^#]{1,120}?\[stdout\] ?",
@@ -49,8 +50,12 @@ class End:
 
     @property
     def port(self) -> str:
-        """The GID, else the LID; "" where neither tells anything."""
-        return self.gid or ("" if set(self.lid.removeprefix("0x")) <= {"0"} else self.lid)
+        """The LID and the GID, which may be the default one of many ports; "" where neither tells anything."""
+        return " ".join(filter(None, (self.real_lid, self.gid)))
+
+    @property
+    def real_lid(self) -> str:
+        return "" if set(self.lid.removeprefix("0x")) <= {"0"} else self.lid
 
 
 @dataclass
@@ -105,8 +110,9 @@ class Run:
         local, remote = self.main.ports("local"), self.main.ports("remote")
         if not local or not remote:
             return None
-        if self.mixed:
-            return min(len({*local, *remote, *self.main.gids} if not self.main.gids else set(self.main.gids)), 2)
+        if self.mixed:                   # which GID is whose is not certain
+            lids = {end.real_lid for end in self.main.ends}
+            return min(max(len(lids), len(set(self.main.gids))), 2)
         return 1 if local & remote else 2
 
 
@@ -132,12 +138,25 @@ def clean_lines(text: str) -> list[str]:
             lines = [line for line in (times.sub("", line, count=1).strip() for line in lines) if line]
     marks = [_LABEL.match(line) for line in lines]
     if not lines or not all(marks):
-        return lines
+        return _by_host(lines)
     tasks: dict[str, list[str]] = {}
     for line, mark in zip(lines, marks, strict=True):
         if mark:
             tasks.setdefault(mark[1] or mark[2], []).append(line[mark.end():].strip())
     return [line for task in tasks.values() for line in task]
+
+
+def _by_host(lines: list[str]) -> list[str]:
+    """Without the hosts that pdsh and its like put before each line, host by host; the other lines come first."""
+    hosts = {line[:match.end()]: [""] for line in lines
+             if (match := _HOST.match(line)) and line.startswith("#bytes", _after(line, match))}
+    if not hosts:
+        return lines
+    rest: list[str] = []
+    for line in lines:
+        host = match[0] if (match := _HOST.match(line)) and match[0] in hosts else ""
+        hosts.get(host, rest).append(line[len(host):].strip())
+    return [line for part in (rest, *hosts.values()) for line in part if line]
 
 
 def _after(line: str, match: re.Match[str]) -> int:
