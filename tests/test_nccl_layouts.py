@@ -229,6 +229,13 @@ def test_a_list_that_is_shorter_than_a_process_has_gpus() -> None:
     assert "the list of devices is not complete: 11 ranks" in reading.problems[0]
 
 
+def test_one_rank_without_a_list() -> None:
+    lines = output(each=1, rows=lambda size, ranks: "  ".join(row(size, ranks))).splitlines()
+    reading = read("\n".join(line for line in lines if "Rank" not in line and "Using" not in line))
+    assert not reading.usable
+    assert "busbw is 0 in all rows: one rank sends nothing" in reading.problems
+
+
 def test_what_is_there_instead_of_an_output() -> None:
     reading = read("invalid size specified for 'minbytes'\n")
     assert not reading.sound

@@ -198,6 +198,9 @@ def _numbers(run: Run, of: Collective, ranks: int | None) -> tuple[str, list[Pro
             problems.append(_part("the bandwidths are in units of 2^30 bytes a second, whatever the header says"))
         if off:
             problems.append(_bad(off))
+    halves = [half for row in run.rows for half in row.modes.values()]
+    if not ranks and any(h.algbw > 1 for h in halves) and not any(h.busbw for h in halves):
+        return unit, [*problems, _bad("busbw is 0 in all rows: one rank sends nothing")]
     low, high = ratio(run.rows)
     known = [ranks] if ranks else [2, 1 << 30]          # factors rise with the number of ranks
     least, most = min(map(of.factor, known)), max(map(of.factor, known))
