@@ -438,3 +438,11 @@ def test_pairs_with_a_value_each_way_are_counted_once(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", results, nodes, entries=[PlannedEntry("ethernet", "e", Scope.PAIR)])
     text = " ".join(report(folder, "table").split())
     assert "10 pairs of node[01-05] path_mtu 1500 bytes, expected 9000" in text
+
+
+def test_what_a_cluster_has_not_is_one_note(tmp_path: Path) -> None:
+    notes = ("no GPU on any node: nvidia_smi not tested", "tools: iperf3 3.12 (PATH)",
+             "no GPU on any node: nccl_allreduce not tested", "not tested")
+    run = read_run(write_run(tmp_path / "r", [], names(2), notes=notes))
+    assert summarise(run).notes == ("no GPU on any node: nvidia_smi, nccl_allreduce not tested",
+                                    "tools: iperf3 3.12 (PATH)", "not tested")

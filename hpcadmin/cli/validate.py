@@ -68,18 +68,19 @@ def _show(preview: Preview, as_json: bool) -> None:
     click.echo(f"suite {plan.suite} on {plural(len(plan.nodes), 'node')}: {fold(plan.nodes) or '-'}")
     for skip in plan.skipped:
         click.echo(f"  not tested: {skip.node}: {printable(skip.reason)}")
+    wide = max([16, *(len(e.check) for e in plan.entries), *(len(t.tool) for t in plan.tools)])
     for entry in plan.entries:
         what = plural(entry.tests, "test") if entry.status is None else f"{entry.status.value}: {entry.reason}"
-        click.echo(f"  {entry.check:<16} {printable(what)}")
+        click.echo(f"  {entry.check:<{wide}} {printable(what)}")
     for tool in plan.tools:
         version = f'"{tool.version}"' if tool.version else "of unknown version"
         what = tool.problem or f"{version}, {tool.path} ({tool.way})"
-        click.echo(f"  {tool.tool:<16} on {fold(tool.nodes)}: {printable(what)}")
+        click.echo(f"  {tool.tool:<{wide}} on {fold(tool.nodes)}: {printable(what)}")
     if preview.look:
         click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
     for job in (job for job in plan.jobs if job.kind != "own"):
         click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, "
-                   f"{plural(len(job.stages), 'stage')}, about {round(job.seconds)} s, "
+                   f"{plural(len(job.stages), 'stage')}, about {_time(job.seconds)}, "
                    f"time limit {job.time_limit_min} min")
         for stage in job.stages:
             click.echo(f"    {stage.kind:<6} {printable(stage.name)}: {plural(len(stage.tests), 'test')}")
@@ -89,5 +90,14 @@ def _show(preview: Preview, as_json: bool) -> None:
         least = "at least " if preview.look and len(jobs) > 1 else ""     # a look tells how many GPUs there are
         click.echo(f"{least}{plural(len(jobs), 'job')} of {check}, as users submit them, at one time on {where}: "
                    f"about {round(jobs[0].seconds)} s, time limit {jobs[0].time_limit_min} min")
-    for verdict in plan.verdicts:
-        click.echo(f"  {verdict.status.value}: {verdict.check} {verdict.subject}: {printable(verdict.reason)}")
+    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for v in plan.verdicts:
+        key = (v.status.value, v.check, v.subject.device, v.reason)
+        found.setdefault(key, {}).update(dict.fromkeys(v.subject.nodes))
+    for (status, check, device, reason), nodes in found.items():
+        until = " until job 1 has looked" if preview.look and reason.endswith("is not known") else ""
+        click.echo(f"  {status}: {check} {f'{fold(nodes)} {device}'.strip()}: {printable(reason)}{until}")
+
+
+def _time(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 180 else f"{round(seconds / 60)} min"

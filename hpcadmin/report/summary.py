@@ -11,6 +11,7 @@ from hpcadmin.peers import lower_is_better, number_problem
 from hpcadmin.rundata import Finding, Run, exit_status
 from hpcadmin.text import byte_size, number, plural
 
+_NOT_TESTED = " not tested"
 _STATES = {
     "complete": "", "interrupted": "the run was interrupted", "failed": "the run could not be carried through",
     "running": "the run has not ended, or was killed",
@@ -132,7 +133,13 @@ def _overall(word: str, counts: dict[Status, int], findings: int, state: str, pr
 
 def _notes(run: Run, simulated: str) -> tuple[str, ...]:
     notes = [f"simulated hardware: {simulated}"] if simulated else []
-    return tuple(dict.fromkeys([*notes, *run.manifest.notes, *(run.plan.notes if run.plan else ())]))
+    found = dict.fromkeys([*notes, *run.manifest.notes, *(run.plan.notes if run.plan else ())])
+    causes: dict[str, list[str]] = {}
+    for note in found:              # one note for all that a cluster without GPUs is not tested with
+        cause, _, what = note.removesuffix(_NOT_TESTED).rpartition(": ")
+        causes.setdefault(cause if cause and note.endswith(_NOT_TESTED) else note, []).append(what)
+    return tuple(cause if cause in found else f"{cause}: {', '.join(what)}{_NOT_TESTED}"
+                 for cause, what in causes.items())
 
 
 def complete_verdicts(run: Run) -> tuple[Verdict, ...]:
