@@ -11,6 +11,7 @@ from pathlib import Path
 from hpcadmin.errors import SlurmError, StoreError
 from hpcadmin.files import read_bounded, write_atomic
 from hpcadmin.frames import Collector, Frame, scan
+from hpcadmin.records import without_gc
 from hpcadmin.run_progress import Progress
 from hpcadmin.rundata import PlannedJob, PlannedTest
 from hpcadmin.slurm.client import Client
@@ -173,8 +174,9 @@ class JobRun:
             return False
         result = scan(data, f"jobs/{self.job.number}/{name}")
         only = "" if name == "driver.log" else name.removesuffix(".log")
-        for frame in result.frames:
-            self._take(frame, only)
+        with without_gc():
+            for frame in result.frames:
+                self._take(frame, only)
         self._offsets[name] = offset + result.consumed
         self._pending[name] = result.pending
         if result.problem:

@@ -98,7 +98,7 @@ def _unusable(test: PlannedTest, frames: Sequence[Frame]) -> str:
 
 def _trouble(frame: Frame, step: Step) -> str:
     what = f"{frame.role} on {frame.node}" if frame.role != "ranks" else "the program"
-    told = _last_line(frame.body)
+    told = _last_line(frame.body) if frame.flags - {"stopped"} or frame.status is None else ""
     if "portbusy" in frame.flags:
         return f"port {step.ready.port if step.ready else '?'} is already in use on {frame.node}"
     if "notready" in frame.flags:
