@@ -252,3 +252,24 @@ def test_what_is_there_instead_of_an_output() -> None:
 def test_transports(lines: list[str], transport: str) -> None:
     said = "\n".join(f"gpu01:4000:4061 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via {way}" for way in lines)
     assert read(output(("gpu01", "gpu02"), after_rank=said)).transport == transport
+
+
+@pytest.mark.parametrize("line", [
+    "Killed", "/opt/run.sh: line 12: 81234 Aborted                 all_reduce_perf -g 8",
+    "Memory access fault by GPU node-2 (Agent handle: 0x560f8742a5e0) on address 0x150c73c10000. Reason: Unknown.",
+    "terminate called after throwing an instance of 'std::runtime_error'", "*** Process received signal ***",
+    "mpirun was unable to launch the specified application as it could not access",
+    "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!"])
+def test_who_died_beside_a_whole_table(line: str) -> None:
+    found = nccl.examine(output(after_rank=line), OF)
+    assert not found.reading.sound
+    assert found.problems[0].text == f"the run broke: {line}"
+
+
+@pytest.mark.parametrize("line", [
+    "srun: job 123 queued and waiting for resources", "Authorization required, but no authorization protocol specified",
+    "[gpu01:384] 15 more processes have sent help message help-mpi-btl-openib.txt / error in device init",
+    "bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8)",
+    "gpu01:4000:4061 [0] NCCL INFO Call to connect returned Connection refused, retrying"])
+def test_what_is_no_failure(line: str) -> None:
+    whole(output(after_rank=line))

@@ -19,7 +19,12 @@ BROKEN = ("test failure", "test cuda failure", "test nccl failure", "test mpi fa
           "got completion from peer", "error while loading shared libraries", "mpi_err_", "connection refused",
           "connection timed out", "socket timed out", "mce: [hardware error]", "machine check", "fatal error",
           "segfault at", "traceback (most recent", "nvrm: xid", "nvrm: gpu", "bad termination", "cancelled at",
-          "node failure", "ucx  error", "ucx error", "link down", "cable unplugged", "fallen off the bus")
+          "node failure", "ucx  error", "ucx error", "link down", "cable unplugged", "fallen off the bus",
+          "memory access fault by gpu", "terminate called after", "stack smashing detected", "process received signal",
+          "was unable to launch", "aborting with error", "hsa_status_error", "hiperror", "soft lockup",
+          "free(): invalid", "double free or corruption", "gpu reset begin")
+_DEATHS = ("Killed", "Aborted", "Terminated", "Hangup")       # as shells say it of what they started
+_DIED = re.compile(rf"(?:.{{1,200}}: line \d{{1,6}}: +\d{{1,9}} )?(?:{'|'.join(_DEATHS)})(?: |$)")
 # NCCL tells what it does, and what it tries again, in the same words.
 _NO_FAILURE = (" nccl info ", "retrying")
 _HOSTS = (re.compile(r"(\S{1,255}): Test (?:(?:CUDA|NCCL|MPI|HIP|RCCL) failure|timeout)"),
@@ -52,8 +57,8 @@ class Words:
 def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) -> Words:
     """lines: all of the output; others: those that belong to no table."""
     texts = [line.text for line in lines if line.text]
-    doubtful = (t for t in texts if not any(word in t.lower() for word in _NO_FAILURE))
-    broken = fatal_lines(doubtful, limit=400, also=BROKEN)
+    doubtful = [t for t in texts if not any(word in t.lower() for word in _NO_FAILURE)]
+    broken = [*fatal_lines(doubtful, limit=400, also=BROKEN), *[t for t in doubtful if _died(t)][:8]]
     errors = _joined(dict.fromkeys(shown(t) for t in broken))
     nccl, rest = [], []
     for line in others:
@@ -67,6 +72,10 @@ def words_of(lines: Sequence[Line], others: Sequence[Line], hosts_of_list: int) 
     rest = [line for line in rest if shown(line.raw) not in seen and shown(line.text) not in seen]
     return Words(tuple(_spread(errors)), _named(texts, broken), _transport(nccl, hosts_of_list),
                  tuple(shown(w) for w in dict.fromkeys(warnings)), tuple(_notes(nccl, rest)))
+
+
+def _died(text: str) -> bool:
+    return any(word in text for word in _DEATHS) and _DIED.match(text) is not None
 
 
 def _joined(lines: Iterable[str]) -> list[str]:
