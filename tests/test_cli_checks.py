@@ -96,6 +96,8 @@ def test_judge_with_several_kinds_of_hardware(capsys: pytest.CaptureFixture[str]
     (["checks", "parse", "nothing", "x"], 2, "unknown check 'nothing'"),
     (["checks", "parse", "osu_bw", "/not/there"], 2, "/not/there: cannot be read"),
     (["limits", "show", "h100", "nothing"], 2, "unknown check 'nothing'"),
+    (["limits", "show", "abacus"], 2, "no hardware is known as 'abacus'"),
+    (["limits", "show", "nccl_allreduce"], 2, "nccl_allreduce of which hardware?"),
     (["limits", "show", "abacus", "nccl_allreduce"], 2, "no limit for nccl_allreduce on 'abacus'"),
 ])
 def test_mistakes(capsys: pytest.CaptureFixture[str], args: list[str], status: int, what: str) -> None:
@@ -118,3 +120,17 @@ def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["limits", "show", "h100", "nccl_allreduce"]) == 0
     out = capsys.readouterr().out
     assert "at least 460" in out and "azurehpc" in out
+
+
+@pytest.mark.parametrize(("hardware", "check"), [("h100", "nccl_allreduce"), ("roce 400", "ib_write_bw")])
+def test_of_which_checks_anything_is_known(hardware: str, check: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["limits", "show", hardware]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["check", "limits", "published", "figures"]
+    assert any(line.split()[0] == check and int(line.split()[1]) > 0 for line in lines[2:])
+
+
+def test_a_site_with_nothing_but_limits_needs_no_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (SAMPLES.parent.parent / "docs" / "judging.md").read_text(encoding="utf-8")
+    (tmp_path / "site.toml").write_text(text.split("```toml\n")[1].split("```")[0])
+    assert run(["limits", "lint", str(tmp_path / "site.toml")]) == 0, capsys.readouterr().out

@@ -14,6 +14,7 @@ from hpcadmin import ceilings
 from hpcadmin.catalogue import MEASURED, Known
 from hpcadmin.check import Direction, Limit
 from hpcadmin.cli._table import print_table
+from hpcadmin.errors import UsageError
 from hpcadmin.limits_lint import measures, overlap
 from hpcadmin.records import dumps, to_plain
 from hpcadmin.text import byte_size, number, printable
@@ -91,6 +92,24 @@ def print_expected(limits: Sequence[Limit], figures: Sequence[Known], as_json: b
     click.echo("Sources")
     for line in dict.fromkeys([*map(_limit_source, limits), *map(_figure_source, figures)]):
         click.echo(f"  {line}")
+
+
+def print_checks(hardware: str, limits: Sequence[Limit], figures: Sequence[Known], as_json: bool) -> None:
+    """Of which checks anything is known on this hardware, and how much."""
+    meant = asked(hardware)
+    counts = {name: (sum(x.check == name and bool(x.hardware or x.transport) and is_for(x, meant) for x in limits),
+                     sum(k.check == name and is_for(k, meant) for k in figures))
+              for name in sorted({x.check for x in limits} | {k.check for k in figures})}
+    found = [(name, *count) for name, count in counts.items() if any(count)]
+    if not found and not meant.known:
+        raise UsageError(f"no hardware is known as {hardware!r}", hint="a GPU model, port rate, transport or PCIe "
+                         "generation: h100, ndr, \"roce 400\", efa, \"pcie 4\"")
+    if as_json:
+        click.echo(dumps([{"check": c, "limits": x, "figures": k} for c, x, k in found], indent=1))
+    elif not found:
+        click.echo(printable(f"nothing is known of {hardware!r}: runs judge it by derived limits and by peers"))
+    else:
+        print_table([[c, str(x), str(k)] for c, x, k in found], ["check", "limits", "published figures"])
 
 
 def print_nothing(hardware: str, check: str, meant: Asked, as_json: bool) -> None:

@@ -31,25 +31,30 @@ def list_limits(obj: dict[str, Any], as_json: bool) -> int:
 
 @command.command()
 @click.argument("hardware")
-@click.argument("check")
+@click.argument("check", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def show(obj: dict[str, Any], hardware: str, check: str, as_json: bool) -> int:
+def show(obj: dict[str, Any], hardware: str, check: str | None, as_json: bool) -> int:
     """What to expect of HARDWARE in CHECK: a GPU model, a port's rate or a part of one, a transport, a PCIe generation
     (h100, ndr, "roce 400", efa, "pcie 4").
 
     By message size: what was measured elsewhere, what the limit is, and what the links allow at most; then the
     sources. There are figures also of host_device_copy and peer_copy, which no check measures. Where nobody published
-    anything it says so, and what the links allow.
+    anything it says so, and what the links allow. Without CHECK: of which checks there is anything.
     """
     from hpcadmin.catalogue import load_known
-    from hpcadmin.cli._limits_show import asked, is_for, print_expected, print_nothing
+    from hpcadmin.cli._limits_show import asked, is_for, print_checks, print_expected, print_nothing
     from hpcadmin.errors import UsageError
     from hpcadmin.registry import load_checks
     from hpcadmin.site import load_site
     from hpcadmin.text import did_you_mean
     figures = load_known()
     known = {*load_checks(load_site(obj["site"]).checks_dir), *(k.check for k in figures)}
+    if check is None:
+        if hardware in known:
+            raise UsageError(f"{hardware} of which hardware?", hint=f"as in: hpcadmin limits show h100 {hardware}")
+        print_checks(hardware, [x for x in _load(obj) if not x.simulated], figures, as_json)
+        return 0
     if check not in known:
         raise UsageError(f"unknown check {check!r}", hint=did_you_mean(check, known, "hpcadmin checks list"))
     meant = asked(hardware)
@@ -95,13 +100,13 @@ def lint(obj: dict[str, Any], file: str | None, as_json: bool) -> int:
 
 
 def _entries_of(file: str) -> list[Entry | SiteError]:
-    """The tables of a file of limits; of a file that has other tables too, a site's, its [[limit]] tables."""
+    """The tables of a file of limits; of a site.toml, and of a file that has other tables too, its [[limit]] tables."""
     from pathlib import Path
 
     from hpcadmin.catalogue import read_entries, site_entries
     from hpcadmin.site import load_site, read_toml
     path = Path(file)
-    if set(read_toml(path)) <= {"limit", "known"}:
+    if set(read_toml(path)) <= {"limit", "known"} and path.name != "site.toml":
         return list(read_entries(path.resolve() if path.resolve().parent.name == "limits" else path))
     return list(site_entries(load_site(file)))
 
