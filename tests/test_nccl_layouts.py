@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -72,7 +73,9 @@ def each_line(text: str, prefix: Callable[[int], str]) -> str:
     lambda n: f"Jul  4 10:00:{n:02d} gpu01 slurmstepd[811]: ",
     lambda n: f"2026-01-02T10:00:{n:02d}.5Z [1,0]<stdout>: ",
     lambda n: " 0: ",
-], ids=["none", "quoted", "kubectl", "ray", "ray and mpirun", "syslog", "time and mpirun", "srun"])
+    lambda n: "[1,0]&lt;stdout&gt;:",
+    lambda n: "[0] ",
+], ids=["none", "quoted", "kubectl", "ray", "ray and mpirun", "syslog", "time and mpirun", "srun", "HTML", "MPICH"])
 def test_prefixes(prefix: Callable[[int], str]) -> None:
     whole(each_line(output(), prefix))
 
@@ -87,6 +90,8 @@ def test_builds_and_pastes() -> None:
     for head in rccl:
         whole(text.replace("# nThread 1 nGpus 1 minBytes", head).replace(" maxBytes ", " maxBytes: "), 8, 2)
     whole(text.replace("#", ""), 8, 2)
+    whole(re.sub(" +", "\t", text), 8, 2)
+    whole(re.sub(" +", " ", text), 8, 2)
     assert not read(output(name="all_gather_perf_mpi")).sound
     assert not read(text.replace("minBytes", "minBites")).sound
 

@@ -11,7 +11,7 @@ from hpcadmin.checklib import finite, integer, positive, shown, strip_terminal
 from hpcadmin.checklib.nccl_pieces import cells, parted
 from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Line, Params, Rank, Row, Run
 
-_TAG = re.compile(r"\[(?:[^\]\s,@]{1,200}@)?\d{1,9},\d{1,9}\]<std(?:out|err)>: ?")
+_TAG = re.compile(r"\[(?:[^\]\s,@]{1,200}@)?\d{1,9},\d{1,9}\](?:<|&lt;)std(?:out|err)(?:>|&gt;): ?")
 _LABEL = re.compile(r"\s{0,12}\d{1,7}: ?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:? ")
 _RAY = re.compile(r"\([\w.-]{1,80}, rank=\d{1,9}, pid=\d{1,9}(?:, ip=[\w.:-]{1,60})?\) ?")
@@ -95,9 +95,10 @@ class Splitter:
 
     def _comment(self, line: Line) -> None:
         self._drop()
-        run, body = self.runs[-1], line.text[1:].strip()
-        text, words = f"# {body}", body.split()
-        line = Line(line.raw, text)         # who pastes an output often loses the blank
+        run, words = self.runs[-1], line.text[1:].split()
+        body = " ".join(words)
+        text = f"# {body}"                  # who pastes an output often loses blanks, or has tabs
+        line = Line(line.raw, text)
         if not body:
             run.closed = run.closed or bool(run.averages)
         elif body.startswith(("Collective test starting:", "nThread", "nGpus", "Using devices", "Rank ")):
