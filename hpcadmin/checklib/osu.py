@@ -288,7 +288,7 @@ def _measurements(part: _Part, context: Context, around: mpi_text.Around, ranks:
     if not table.header and not set(program.main) <= set(table.columns):
         return []
     subject = context.subject if context.nodes else Subject(part.block.pair)
-    way = Direction.BOTH if program.name == "osu_bibw" else Direction.ONE_WAY
+    way = Direction.BOTH if program.name in ("osu_bibw", "osu_put_bibw") else Direction.ONE_WAY
     warnings = (_LOCAL_RANK,) if any(_LOCAL_RANK in note for note in around.notes) else ()
     found = []
     for row in table.rows:

@@ -45,15 +45,25 @@ PROGRAMS = {p.name: p for p in (
     Program("osu_put_bw", "MPI_Put Bandwidth", ("bandwidth",)),
     Program("osu_get_latency", "MPI_Get Latency", ("latency",), (0, 1)),
     Program("osu_put_latency", "MPI_Put Latency", ("latency",), (0, 1)),
+    Program("osu_put_bibw", "MPI_Put Bi-directional Bandwidth", ("bandwidth",)),
     *(Program(f"osu_{name}", title, ("avg_latency",), first, COLLECTIVE_END, 0, True, scattered=scattered)
       for name, title, first, scattered in (
           ("allreduce", "Allreduce Latency", (1, 4), False), ("reduce", "Reduce Latency", (1, 4), False),
           ("bcast", "Broadcast Latency", (1,), False), ("allgather", "Allgather Latency", (1,), True),
           ("alltoall", "All-to-All Personalized Exchange Latency", (1,), True),
-          ("gather", "Gather Latency", (1,), True), ("scatter", "Scatter Latency", (1,), True),
+          ("alltoallv", "All-to-Allv Personalized Exchange Latency", (1,), True),
+          ("allgatherv", "Allgatherv Latency", (1,), True), ("gather", "Gather Latency", (1,), True),
+          ("gatherv", "Gatherv Latency", (1,), True), ("scatter", "Scatter Latency", (1,), True),
+          ("scatterv", "Scatterv Latency", (1,), True),
           ("reduce_scatter", "Reduce_scatter Latency", (1, 4), False))),
     Program("osu_barrier", "Barrier Latency", ("avg_latency",), ranks=0, collective=True, sized=False),
     Program("osu_iallreduce", "Non-blocking Allreduce Latency", _NONBLOCKING, (1, 4), COLLECTIVE_END, 0, True),
+    *(Program(f"osu_{name}", title, _NONBLOCKING, first, COLLECTIVE_END, 0, True, scattered=scattered)
+      for name, title, first, scattered in (
+          ("ireduce", "Non-blocking Reduce Latency", (1, 4), False),
+          ("ibcast", "Non-Blocking Broadcast Latency", (1,), False),
+          ("iallgather", "Non-blocking Allgather Latency", (1,), True),
+          ("ialltoall", "Non-blocking All-to-All Latency", (1,), True))),
     Program("osu_ibarrier", "Non-blocking Barrier Latency", _NONBLOCKING, ranks=0, collective=True, sized=False),
 )}
 _BY_TITLE = {p.title.lower(): p for p in PROGRAMS.values()}
