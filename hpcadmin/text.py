@@ -16,6 +16,8 @@ def printable(text: str, *, limit: int = 2000, newlines: bool = False) -> str:
 
     newlines: keep line ends and tabs (for blocks of raw output).
     """
+    if len(text) <= limit and text.isascii() and text.isprintable():        # as nearly all
+        return text
     cut = text[:limit]
     if not cut.isascii() or not cut.isprintable():
         cut = "".join(c if _harmless(c) or (newlines and c in "\n\t") else _escape(c) for c in cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,9 +34,10 @@ class Gpu:
 
     def fact(self, name: str) -> str | None:
         """What is told of it; None where it is not told, "N/A" where the tool says so or has the section not."""
-        if name not in self._facts:
-            self._facts[name] = self._fact(name)
-        return self._facts[name]
+        try:
+            return self._facts[name]
+        except KeyError:
+            return self._facts.setdefault(name, self._fact(name))
 
     @cached_property
     def _facts(self) -> dict[str, str | None]:
@@ -58,11 +59,17 @@ class Gpu:
     def uuid(self) -> str:
         return self.fact("uuid") or ""
 
+    @cached_property
+    def counters(self) -> tuple[tuple[str, tuple[str, str], str], ...]:
+        """("volatile" or "aggregate", what stands before and after that, the count) of uncorrectable errors."""
+        found = ((UNCORRECTABLE.match(place), value) for place, value in self.told.items()
+                 if place.startswith("ecc_errors/"))
+        return tuple((m[1], m[0].partition(m[1])[::2], value) for m, value in found if m)
+
     def uncorrectable(self, when: str = "volatile") -> int | str | None:
         """The uncorrectable errors since the driver was loaded (or "aggregate": since ever); a word where one is no
         number; None: not told."""
-        counts = [value for place, value in self.told.items()
-                  if (match := UNCORRECTABLE.match(place)) and match[1] == when and value not in NOT_TOLD]
+        counts = [value for which, _, value in self.counters if which == when and value not in NOT_TOLD]
         strange = [v for v in counts if not re.fullmatch("[0-9]{1,18}", v)]
         return (strange[0] or "nothing") if strange else sum(map(int, counts)) if counts else None
 
@@ -120,7 +127,7 @@ def read(text: str) -> Answer:
         root = ElementTree.fromstring(text[begin:text.find(close) + len(close)])  # noqa: S314  (bounded, no entities)
     except (ElementTree.ParseError, RecursionError, ValueError) as exc:
         raise ParseError(f"not XML: {exc}") from exc
-    gpus = tuple(Gpu(same_pci(element.get("id", "")), flat(_leaves(element))) for element in root.findall("gpu"))
+    gpus = tuple(Gpu(same_pci(gpu.get("id", "")), flat(_leaves(gpu, "", []))) for gpu in root.findall("gpu"))
     attached = integer(_text(root, "attached_gpus"), "attached_gpus", most=1024)
     return checked(_text(root, "driver_version"), attached, gpus)
 
@@ -135,20 +142,23 @@ def _text(element: Element, path: str) -> str:
     return printable(value, limit=200)
 
 
-def _leaves(element: Element, path: str = "") -> Iterator[tuple[str, str]]:
+def _leaves(element: Element, path: str, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Adds what is told below an element."""
     for child in element:
-        if child.tag in SKIPPED:
+        tag = child.tag
+        if tag in SKIPPED:
             continue
         if len(child):
-            yield from _leaves(child, f"{path}{child.tag}/")
+            _leaves(child, f"{path}{tag}/", found)
         else:
-            yield f"{path}{child.tag}", printable((child.text or "").strip(), limit=120)
+            found.append((path + tag, printable((child.text or "").strip(), limit=120)))
+    return found
 
 
 _KNOWN = {place for places in PLACES.values() for place in places}
 
 
-def flat(rows: Iterator[tuple[str, str]]) -> dict[str, str]:
+def flat(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The rows as a table. ParseError where a fact that matters is told twice."""
     told: dict[str, str] = {}
     for place, value in rows:
@@ -173,10 +183,9 @@ def checked(driver: str, attached: int, gpus: tuple[Gpu, ...]) -> Answer:
         if without and (len(without) < len(gpus) or major >= NEEDED.get(name, 10_000)):
             them = ", ".join(f"GPU {n}" for n in without[:8])
             problems.append(f"the answer does not tell {name} of {them}")
-    counted = [{(*match[0].partition(match[1])[::2], match[1]) for place in gpu.told
-                if (match := UNCORRECTABLE.match(place))} for gpu in gpus]
+    counted = [{(when, around) for when, around, _ in gpu.counters} for gpu in gpus]
     for number, (gpu, kinds) in enumerate(zip(gpus, counted, strict=True)):
-        halves = [{k[:2] for k in kinds if k[2] == when} for when in ("volatile", "aggregate")]
+        halves = [{around for which, around in kinds if which == when} for when in ("volatile", "aggregate")]
         alike = all(other == kinds for it, other in zip(gpus, counted, strict=True) if it.model == gpu.model)
         if (not kinds or halves[0] != halves[1] or not alike) and gpu.told.get("ecc_errors") not in NOT_TOLD:
             problems.append(f"counts of uncorrectable errors of GPU {number} are missing")

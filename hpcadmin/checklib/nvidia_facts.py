@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from hpcadmin.check import Measurement, NodeView, Subject
 from hpcadmin.checklib.nvidia import Answer, Gpu
@@ -14,6 +15,7 @@ from hpcadmin.checklib.nvidia_places import EXPECTED
 _NUMBER = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,6})?) ?([A-Za-z%()]{0,8})\Z")
 _UNITS = {"temperature": "C", "slowdown_at": "C", "heat_margin": "C", "slowdown_margin": "C", "power": "W",
           "power_limit": "W", "power_default": "W", "clock": "MHz", "clock_most": "MHz"}
+Say = Callable[..., Measurement]      # of one GPU
 MOST_PAGES = 60     # retired pages that a board may have before it is to be exchanged
 
 
@@ -33,8 +35,9 @@ def all_facts(answer: Answer, node: NodeView) -> list[Measurement]:
     for place, gpu in enumerate(answer.gpus):
         alike = [other for other in answer.gpus if other.model == gpu.model]
         subject = Subject((node.name,) if node.name else (), f"GPU {index_of(node, gpu, place)}")
+        say = partial(Measurement, subject=subject)
         for part in _PARTS:
-            found += [replace(m, subject=subject) for m in part(gpu, alike)]
+            found += part(gpu, alike, say)
     return found
 
 
@@ -73,15 +76,15 @@ def extremes(answer: Answer, where: Subject) -> list[Measurement]:
     return found
 
 
-def _words(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
+def _words(gpu: Gpu, alike: Sequence[Gpu], say: Say) -> Iterator[Measurement]:
     for name, expected in EXPECTED.items():
         value = gpu.fact(name)
         if value in (None, "") or (value == "N/A" and all(other.fact(name) == "N/A" for other in alike)):
             continue
-        yield Measurement(name, value or "", expected=expected)
+        yield say(name, value or "", expected=expected)
 
 
-def _modes(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
+def _modes(gpu: Gpu, alike: Sequence[Gpu], say: Say) -> Iterator[Measurement]:
     """What an administrator may have chosen: never a failure by itself, but worth a warning."""
     for name, pending, usual in (("persistence", "", "Enabled"), ("ecc_mode", "ecc_pending", "Enabled"),
                                  ("mig", "mig_pending", "")):
@@ -96,42 +99,42 @@ def _modes(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
         if value != most:
             said.append(f"{name} is {value} and {most} of others")
         sane = value in ("Enabled", "Disabled")
-        yield Measurement(name, value, expected=value if sane else "Enabled or Disabled", warnings=tuple(said))
+        yield say(name, value, expected=value if sane else "Enabled or Disabled", warnings=tuple(said))
     if gpu.fact("sw_power_cap") not in ("Not Active", "N/A", None):
-        yield Measurement("sw_power_cap", gpu.fact("sw_power_cap") or "", expected=gpu.fact("sw_power_cap") or "",
-                          warnings=("the clocks are held down by the power limit",))
+        yield say("sw_power_cap", gpu.fact("sw_power_cap") or "", expected=gpu.fact("sw_power_cap") or "",
+                  warnings=("the clocks are held down by the power limit",))
 
 
-def _memory(gpu: Gpu, _alike: Sequence[Gpu]) -> Iterator[Measurement]:
+def _memory(gpu: Gpu, _alike: Sequence[Gpu], say: Say) -> Iterator[Measurement]:
     errors = gpu.uncorrectable()
     if errors is None and gpu.fact("ecc_mode") == "Enabled":
         errors = "N/A"
     if errors is not None:
-        yield Measurement("ecc_uncorrectable", errors, expected=0)
+        yield say("ecc_uncorrectable", errors, expected=0)
     ever = gpu.uncorrectable("aggregate")
     if isinstance(ever, str):
-        yield Measurement("ecc_uncorrectable_ever", ever, expected="a count")
+        yield say("ecc_uncorrectable_ever", ever, expected="a count")
     elif ever is not None:
-        yield Measurement("ecc_uncorrectable_ever", ever, expected=ever,
-                          warnings=(f"{ever} uncorrectable ECC errors so far",) if ever else ())
+        yield say("ecc_uncorrectable_ever", ever, expected=ever,
+                  warnings=(f"{ever} uncorrectable ECC errors so far",) if ever else ())
     for name, worst in (("pages_single", MOST_PAGES), ("pages_double", MOST_PAGES), ("rows_uncorrectable", None)):
         value = gpu.fact(name)
         if value in (None, "", "N/A"):
             continue
         count = number(value, "")
         if count is None or count < 0 or count != int(count):
-            yield Measurement(name, value or "", expected="a count")
+            yield say(name, value or "", expected="a count")
         elif worst and count >= worst:
-            yield Measurement(name, f"{count:g}", expected=f"fewer than {worst}")
+            yield say(name, f"{count:g}", expected=f"fewer than {worst}")
         else:
             said = (f"{name} {int(count)}",) if count else ()
-            yield Measurement(name, int(count), expected=int(count), warnings=said)
+            yield say(name, int(count), expected=int(count), warnings=said)
     spares = gpu.fact("banks_without_spares")
     if spares not in (None, "", "N/A"):
-        yield Measurement("banks_without_spares", spares or "", expected="0 bank(s)")
+        yield say("banks_without_spares", spares or "", expected="0 bank(s)")
 
 
-def _link(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
+def _link(gpu: Gpu, alike: Sequence[Gpu], say: Say) -> Iterator[Measurement]:
     """An idle GPU may let its link rest at a lower generation; lanes it never gives up."""
     for name, unit, ending in (("pcie_width", "lanes", "x"), ("pcie_gen", "", "")):
         told = [gpu.fact(n) for n in (name, f"{name}_most")]
@@ -140,7 +143,7 @@ def _link(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
         now, most = (number(t, ending) for t in told)
         sane = now is not None and most is not None and 0 < now <= 32 and 0 < most <= 32 and now == int(now)
         if not sane:
-            yield Measurement(name, f"{told[0]} of {told[1]}", unit, expected="known")
+            yield say(name, f"{told[0]} of {told[1]}", unit, expected="known")
             continue
         assert now is not None and most is not None  # noqa: S101
         same = len({(other.fact(name), other.fact(f"{name}_most")) for other in alike}) == 1
@@ -148,7 +151,7 @@ def _link(gpu: Gpu, alike: Sequence[Gpu]) -> Iterator[Measurement]:
         what = f"{now:g} of {most:g} PCIe lanes" if name == "pcie_width" else f"PCIe {now:g} of {most:g}"
         said = (what,) if now < most and same and not rests else ()
         right = None if rests else int(now if now >= most or said else most)
-        yield Measurement(name, int(now), unit, expected=right, key=not rests, warnings=said)
+        yield say(name, int(now), unit, expected=right, key=not rests, warnings=said)
 
 
 def _rests(gpu: Gpu, alike: Sequence[Gpu]) -> bool:
@@ -158,23 +161,23 @@ def _rests(gpu: Gpu, alike: Sequence[Gpu]) -> bool:
     return not awake and (gpu.fact("idle") == "Active" or gpu.fact("pstate") != "P0")
 
 
-def _heat(gpu: Gpu, _alike: Sequence[Gpu]) -> Iterator[Measurement]:
+def _heat(gpu: Gpu, _alike: Sequence[Gpu], say: Say) -> Iterator[Measurement]:
     heat, at = number(gpu.fact("temperature"), "C"), number(gpu.fact("slowdown_at"), "C")
     margin, least = number(gpu.fact("heat_margin"), "C"), number(gpu.fact("slowdown_margin"), "C")
     for name, unit in _UNITS.items():
         value, told = number(gpu.fact(name), unit), gpu.fact(name)
         if told not in (None, "", "N/A") and (value is None or (value < 0 and not name.endswith("margin"))):
-            yield Measurement(name, told or "", unit, expected="a number")
+            yield say(name, told or "", unit, expected="a number")
     if heat is not None:
         hot = f"{heat:g} C, slows down at {at:g} C" if at and heat >= at else \
             f"{heat:g} C, margin {margin:g} C" if margin is not None and least is not None and margin <= least else ""
         hot = hot or (f"{heat:g} C" if heat > 120 else "")
         said = () if heat > 0 else (f"the temperature is {heat:g} C",)
-        yield Measurement("heat", hot or "below slowdown", expected="below slowdown", warnings=said)
+        yield say("heat", hot or "below slowdown", expected="below slowdown", warnings=said)
     limit, usual = number(gpu.fact("power_limit"), "W"), number(gpu.fact("power_default"), "W")
     if limit is not None and limit >= 0:
         said = (f"power limit {limit:g} of {usual:g} W",) if usual is not None and limit < usual else ()
-        yield Measurement("power_limit", limit, "W", expected=limit, warnings=said)
+        yield say("power_limit", limit, "W", expected=limit, warnings=said)
 
 
-_PARTS: tuple[Callable[[Gpu, Sequence[Gpu]], Iterator[Measurement]], ...] = (_words, _modes, _memory, _link, _heat)
+_PARTS: tuple[Callable[[Gpu, Sequence[Gpu], Say], Iterator[Measurement]], ...] = (_words, _modes, _memory, _link, _heat)
