@@ -32,7 +32,7 @@ from hpcadmin.judge import doubtful, judge
 from hpcadmin.model import Nic
 from hpcadmin.report import Options, formats
 from hpcadmin.report.summary import summarise
-from hpcadmin.rundata import PlannedEntry, PlannedTest, Run, SkippedNode, TestResult, read_run
+from hpcadmin.rundata import Finding, PlannedEntry, PlannedTest, Run, SkippedNode, TestResult, read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -446,3 +446,14 @@ def test_what_a_cluster_has_not_is_one_note(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "r", [], names(2), notes=notes))
     assert summarise(run).notes == ("no GPU on any node: nvidia_smi, nccl_allreduce not tested",
                                     "tools: iperf3 3.12 (PATH)", "not tested")
+
+
+def test_a_pair_that_its_peers_accuse_is_not_held_against_the_partner_of_who_is_named(tmp_path: Path) -> None:
+    slow = Verdict("mpi_pingpong", Subject(("node01", "node02")), Status.FAIL, "slow", test="t1", basis="limit")
+    peers = Verdict("mpi_pingpong", Subject(("node01", "node02"), "mlx5_0/1"), Status.FAIL, "odd", basis="peers")
+    run = read_run(write_run(tmp_path / "r", [], names(2), verdicts=[slow, peers]))
+    rows = summarise(replace(run, findings=(Finding("node01: slow", ("node01",), status=Status.FAIL,
+                                                    checks=("mpi_pingpong",), tests=("t1",)),))).nodes
+    assert [(r.status, r.why) for r in rows] == [(Status.FAIL, "named by a finding"),
+                                                 (rows[1].status, "failed only with node01")]
+    assert rows[1].status is not Status.FAIL

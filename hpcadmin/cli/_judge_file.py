@@ -56,7 +56,8 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         m = v.measurement
         size = "" if m is None or m.size_bytes is None else byte_size(m.size_bytes)
         value = "" if m is None else printable(f"{number(m.value)} {m.unit}".strip(), limit=80)
-        rows.append([v.status.value, printable(str(v.subject), limit=60), m.name if m else v.check, size, value,
+        rows.append([v.status.value, printable(str(v.subject), limit=60),
+                     v.check if m is None else f"{m.name} ({m.mode})" if m.mode else m.name, size, value,
                      printable(v.limit.text()) if v.limit else "", printable(v.reason, limit=160)])
     print_table(rows, ["verdict", "of", "measured", "size", "value", "limit", "why"])
     for source in dict.fromkeys(v.limit.source for v in verdicts if v.limit and v.limit.source):

@@ -186,7 +186,8 @@ def _read(check: Check, file: str) -> tuple[list[Measurement], list[str]]:
 def _print_measurements(measurements: Sequence[Measurement], problems: Sequence[str]) -> None:
     from hpcadmin.cli._table import print_table
     from hpcadmin.text import byte_size, printable
-    rows = [[m.name, "" if m.size_bytes is None else byte_size(m.size_bytes), printable(str(m.value), limit=80), m.unit,
+    rows = [[f"{m.name} ({m.mode})" if m.mode else m.name, "" if m.size_bytes is None else byte_size(m.size_bytes),
+             printable(str(m.value), limit=80), m.unit,
              printable(str(m.subject), limit=80), "; ".join(printable(w, limit=120) for w in m.warnings)]
             for m in measurements]
     if rows:

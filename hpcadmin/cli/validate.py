@@ -32,7 +32,8 @@ def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory:
             as_json: bool) -> int:
     """Prove the cluster with tests run through sbatch.
 
-    Exit status: 0 all passed, 1 something failed, 3 incomplete (errors, not run, not judged), 130 interrupted.
+    Exit status: 0 all passed, 1 something failed, 2 usage or the site's files, 3 incomplete (errors, not run, not
+    judged), 4 Slurm or a node could not be used, 130 interrupted.
     """
     from hpcadmin.run import Request, preview, validate
     from hpcadmin.run_progress import Progress

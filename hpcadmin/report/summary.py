@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcadmin.check import Limit, Measurement, Scope, Status, Subject, Verdict
@@ -266,18 +266,27 @@ def _nodes(run: Run, verdicts: Sequence[Verdict]) -> tuple[NodeRow, ...]:
             named.setdefault(n, []).append(finding)
         for test in finding.tests:
             explained.setdefault(test, []).append(finding)
-    return tuple(_node(n, about[n], named.get(n, []), explained) for n in sorted(about))
+    return tuple(_node(n, about[n], named, explained) for n in sorted(about))
 
 
-def _node(node: str, verdicts: Sequence[Verdict], named: Sequence[Finding],
-          explained: dict[str, list[Finding]]) -> NodeRow:
+def _causes(v: Verdict, node: str, by_node: Mapping[str, list[Finding]],
+            explained: Mapping[str, list[Finding]]) -> Sequence[Finding]:
+    """What a finding says of this test; of a pair that its peers accuse, which is no test, what names the partner."""
+    if v.test or len(v.subject.nodes) != 2:
+        return explained.get(v.test, ())
+    return [f for n in v.subject.nodes if n != node for f in by_node.get(n, ()) if v.check in f.checks]
+
+
+def _node(node: str, verdicts: Sequence[Verdict], by_node: Mapping[str, list[Finding]],
+          explained: Mapping[str, list[Finding]]) -> NodeRow:
+    named = by_node.get(node, [])
     tests: dict[object, Status] = {}
     statuses, others, reasons = [f.status for f in named], [], []
     for v in verdicts:
         key: object = v.test or (v.check, v.subject, v.basis)
         if v.status.counts and v.basis != "peers":
             tests[key] = worst([v.status, tests.get(key, v.status)])
-        causes = explained.get(v.test, ()) if v.status in (Status.FAIL, Status.ERROR) else ()
+        causes = _causes(v, node, by_node, explained) if v.status in (Status.FAIL, Status.ERROR) else ()
         if causes and all(node not in f.nodes for f in causes):
             others += [n for f in causes for n in f.nodes]
             continue

@@ -187,14 +187,14 @@ def _folded(verdicts: Sequence[Verdict], culprits: Mapping[str, str], *, fold_pa
 def _pairs_row(key: tuple[Status, str, str, str], found: Sequence[Verdict]) -> tuple[Status, str, str, str]:
     status, check, node, name = key
     partners = fold(n for v in found for n in v.subject.nodes if n != node)
-    pairs = len({frozenset(v.subject.nodes) for v in found})
+    pairs = len({(frozenset(v.subject.nodes), v.test) for v in found})        # one has a value each way, or several
     where = f"{node} - {partners}" if node else f"{plural(pairs, 'pair')} of {partners}"
     values = [float(v.measurement.value) for v in found if v.measurement and not number_problem(v.measurement.value)]
     if not values:
-        return status, check, where, f"{len(found)} pairs, the first: {found[0].reason}"
+        return status, check, where, f"{plural(pairs, 'pair')}, the first: {found[0].reason}"
     limit, m = found[0].limit, found[0].measurement
     unit = m.unit if m else ""
-    count = f"{len(found)} pairs: " if node else ""
+    count = f"{plural(pairs, 'pair')}: " if node else ""
     low, high = number(min(values)), number(max(values))
     text = f"{count}{name} {low if low == high else f'{low} to {high}'} {unit}".rstrip()
     wanted = "" if m is None or m.expected is None else f"expected {m.expected}"
