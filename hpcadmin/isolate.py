@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -72,12 +73,20 @@ class _Case:
     def __init__(self) -> None:
         self.causes: dict[str, _Cause] = {}
         self.others: list[Finding] = []
+        # All pairs of a rail or port bad, by check, nodes and reason: one finding for all rails with the same reason.
+        self.everywhere: dict[tuple[str, tuple[str, ...], str], list[tuple[_Graph, str, list[Verdict]]]] = {}
 
     def accuse(self, node: str) -> _Cause:
         return self.causes.setdefault(node, _Cause(node))
 
     def findings(self) -> list[Finding]:
         found = [_finding_of(cause) for cause in self.causes.values()] + self.others
+        for (check, nodes, _), all_of in self.everywhere.items():
+            graph, what, _ = all_of[0]
+            kind = "rail" if graph.device.startswith("rail") else "port"
+            where = graph.check if len(all_of) == 1 else f"{check} on {plural(len(all_of), kind)}"
+            text = _all_bad(len(nodes), where, sum(len(g.bad) for g, _, _ in all_of), what)
+            found.append(_finding(text, nodes, [v for _, _, verdicts in all_of for v in verdicts]))
         return sorted(found, key=lambda f: (-f.status.rank, -len(f.tests), f.nodes, f.text))
 
 
@@ -147,6 +156,7 @@ class _Graph:
     """The pairs of one check, of one rail where they are by rail: which nodes cover all that are bad."""
 
     def __init__(self, check: str, device: str, verdicts: Sequence[Verdict], case: _Case) -> None:
+        self.name = check
         self.check = f"{check} {device}".strip()
         self.device = device
         self.case = case
@@ -246,9 +256,12 @@ class _Graph:
         if hubs:
             text = (f"{hubs[0]}: {self.check}: all {plural(len(self.bad), 'pair')} bad ({what}); no pair without it "
                     "was measured")
+        elif self.device and not values:
+            kind = re.sub("[0-9]+", "#", what)
+            self.case.everywhere.setdefault((self.name, tuple(nodes), kind), []).append((self, what, found))
+            return
         else:
-            text = (f"all {len(nodes)} nodes: {self.check}: all {plural(len(self.bad), 'pair')} bad ({what}); a common "
-                    "cause is likely, no single node can be told apart")
+            text = _all_bad(len(nodes), self.check, len(self.bad), what)
         self.case.others.append(_finding(text, hubs or nodes, found))
 
     def leftover(self, pairs: Sequence[Pair]) -> None:
@@ -281,6 +294,11 @@ class _Graph:
         if len(alone) == 1:
             return f"{_other(pair, alone[0])} is good with others; {alone[0]} or the path to it is to blame"
         return "which of the two is to blame cannot be told: neither was good with another node"
+
+
+def _all_bad(nodes: int, where: str, pairs: int, what: str) -> str:
+    return (f"all {nodes} nodes: {where}: all {plural(pairs, 'pair')} bad ({what}); a common cause is likely, no "
+            "single node can be told apart")
 
 
 def _pair(subject: Subject) -> Pair:

@@ -278,3 +278,16 @@ def test_what_a_node_says_before_and_after_the_load_is_told_once_and_before_its_
     assert [f.text for f in found] == [
         "n2 mlx5_3/1: ib_links: state DOWN; bad with n1 in ib_write_bw mlx5_3/1: never ended"]
     assert found[0].tests == ("t1", "t9", "t5")
+
+
+def test_one_reason_on_every_rail_is_one_finding() -> None:
+    pairs = list(itertools.combinations(("n1", "n2", "n3", "n4"), 2))
+    bad = [Verdict("ib_write_bw", Subject(pair, f"rail {rail}"), Status.ERROR, f"no option '--use_cuda={rail}'",
+                   test=f"t{rail}{n}") for rail in range(8) for n, pair in enumerate(pairs)]
+    found = explain(bad)
+    assert [f.text for f in found] == [
+        "all 4 nodes: ib_write_bw on 8 rails: all 48 pairs bad (no option '--use_cuda=0'); a common cause is likely, "
+        "no single node can be told apart"]
+    assert set(found[0].tests) == {v.test for v in bad}
+    one = explain(bad[:6])
+    assert one[0].text.startswith("all 4 nodes: ib_write_bw rail 0: all 6 pairs bad (no option")
