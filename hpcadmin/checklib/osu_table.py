@@ -45,6 +45,8 @@ PROGRAMS = {p.name: p for p in (
     Program("osu_put_bw", "MPI_Put Bandwidth", ("bandwidth",)),
     Program("osu_get_latency", "MPI_Get Latency", ("latency",), (0, 1)),
     Program("osu_put_latency", "MPI_Put Latency", ("latency",), (0, 1)),
+    Program("osu_acc_latency", "MPI_Accumulate Latency", ("latency",), (0, 1, 4)),
+    Program("osu_get_acc_latency", "MPI_Get_accumulate Latency", ("latency",), (0, 1, 4)),
     Program("osu_put_bibw", "MPI_Put Bi-directional Bandwidth", ("bandwidth",)),
     *(Program(f"osu_{name}", title, ("avg_latency",), first, COLLECTIVE_END, 0, True, scattered=scattered)
       for name, title, first, scattered in (
@@ -63,7 +65,13 @@ PROGRAMS = {p.name: p for p in (
           ("ireduce", "Non-blocking Reduce Latency", (1, 4), False),
           ("ibcast", "Non-Blocking Broadcast Latency", (1,), False),
           ("iallgather", "Non-blocking Allgather Latency", (1,), True),
-          ("ialltoall", "Non-blocking All-to-All Latency", (1,), True))),
+          ("ialltoall", "Non-blocking All-to-All Latency", (1,), True),
+          ("iallgatherv", "Non-blocking Allgatherv Latency", (1,), True),
+          ("ialltoallv", "Non-blocking All-to-Allv Personalized Exchange Latency", (1,), True),
+          ("igather", "Non-blocking Gather Latency", (1,), True),
+          ("igatherv", "Non-blocking Gatherv Latency", (1,), True),
+          ("iscatter", "Non-blocking Scatter Latency", (1,), True),
+          ("iscatterv", "Non-blocking Scatterv Latency", (1,), True))),
     Program("osu_ibarrier", "Non-blocking Barrier Latency", _NONBLOCKING, ranks=0, collective=True, sized=False),
 )}
 _BY_TITLE = {p.title.lower(): p for p in PROGRAMS.values()}
@@ -83,8 +91,9 @@ _COLUMN = re.compile(
     r"(?<!\S)(?:Size|(?:Avg |Min |Max )?Latency ?\(us\)|Bandwidth ?\(MB/s\)|MB/s|Messages/s|Iterations|Validation|"
     r"Overall\(us\)|Compute\(us\)|(?:Coll\. )?Init\(us\)|MPI_Test\(us\)|MPI_Wait\(us\)|"
     r"(?:Pure|Avg|Min|Max) Comm\.\(us\)|Overlap\(%\)|Transmit Size|P\d{1,3} Tail (?:Lat|BW) ?\((?:us|MB/s)\))(?!\S)")
-_TITLE = re.compile(r"# OSU (?:MPI )?(?:One Sided )?MPI(?P<side>_Get|_Put)?(?:-[A-Z0-9]{2,12})? "
-                    r"(?P<words>[A-Za-z ()/_-]{3,60}?)(?: Test)? +v(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\Z")
+_TITLE = re.compile(r"# OSU (?:MPI )?(?:One Sided )?MPI(?P<side>_Get_accumulate|_Accumulate|_Get|_Put)?"
+                    r"(?:-[A-Z0-9]{2,12})? (?P<words>[A-Za-z ()/_-]{3,60}?)(?: Test)? +"
+                    r"v(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\Z")
 _BUFFERS = re.compile(r"# (?:Send Buffer|Rank 0 Memory) on (\w{1,12}) \(.{1,4}\) and "
                       r"(?:Receive Buffer|Rank 1 Memory) on (\w{1,12}) \(.{1,4}\)$")
 _PAIRS = re.compile(r"# \[ pairs: (\d{1,9}) \]")

@@ -1,0 +1,11 @@
+"""Time of MPI_Igather beside computing over all nodes (osu_igather of the OSU micro-benchmarks, versions 3 to 7).
+
+Run with default sizes and `tasks_per_node` ranks on each node.
+
+Measured: `pure_comm` (us, without computing; key values at 8 bytes and 1 MiB), `overall`, `compute` and `overlap`
+(%, of computing and communication).
+"""
+
+from hpcadmin.checklib import osu_checks
+
+CHECK = osu_checks.group("osu_igather", "MPI_Igather over all nodes", __doc__ or "")
