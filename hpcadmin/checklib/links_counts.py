@@ -35,6 +35,7 @@ PACKETS = ("port_xmit_packets", "port_rcv_packets", "hw sent_pkts", "hw rcvd_pkt
 WAIT = "port_xmit_wait"                                # ticks in which a packet waited for credits: no error
 COUNTERS = (*ERRORS, *TRAFFIC, *PACKETS[:2], WAIT)
 HW_COUNTERS = ("link_downed", *DAMAGED, *AGAIN, *(name[3:] for name in PACKETS[2:]))
+_KNOWN = {*COUNTERS, *(f"hw {name}" for name in HW_COUNTERS)}
 _FULL = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _COUNT = re.compile(r"[0-9]{1,20}\Z")
 _NONE = "N/A (no PMA)"
@@ -45,8 +46,8 @@ Counted = Union[int, str]
 def value(port: Port, name: str) -> Counted | None:
     """The count, or why it is none; None where it is not told."""
     text = port.counts.get(name)
-    if text is None:
-        return None
+    if text is None or text == "0":
+        return None if text is None else 0
     if not _COUNT.match(text):
         return f"{printable(text, limit=40)!r} is not a count"
     count = int(text)
@@ -60,9 +61,9 @@ def value(port: Port, name: str) -> Counted | None:
 
 def strange(port: Port) -> list[str]:
     """Counters whose value is none: the text is damaged."""
-    known = {*COUNTERS, *(f"hw {name}" for name in HW_COUNTERS)}
     return [f"{port.name}: {name.removeprefix('hw ')} is {printable(text, limit=40)!r}, which is not a count"
-            for name, text in port.counts.items() if name in known and text != _NONE and not _COUNT.match(text)]
+            for name, text in port.counts.items()
+            if text != "0" and name in _KNOWN and text != _NONE and not _COUNT.match(text)]
 
 
 def without(port: Port) -> bool:
@@ -111,12 +112,16 @@ def grown(looks: Sequence[Port], seconds: float, subject: Subject) -> Iterator[M
     text where a number is expected: an error."""
     before, now = looks[0], looks[-1]
     names = list(dict.fromkeys(name for port in looks for name in error_names(port)))
-    found = [_grown(name, [value(port, name) for port in looks], seconds, subject) for name in names]
+    found = [_grown(name, counts, seconds, subject) for name in names
+             if (counts := [value(port, name) for port in looks]) != [counts[0]] * len(counts)
+             or not isinstance(counts[0], int)]          # most stand where they were
     yield from (m for m in found if m.value != 0)
-    if found and all(m.value == 0 for m in found):
+    if names and all(m.value == 0 for m in found):
         yield Measurement("errors", 0, "count", subject=subject)
-    again = []
+    again, told = [], {*before.counts, *now.counts}
     for plain in AGAIN:
+        if f"hw {plain}" not in told:
+            continue
         more = _difference(value(before, f"hw {plain}"), value(now, f"hw {plain}"))
         usual = plain == "out_of_sequence" and now.told.get("link_layer") == INFINIBAND    # adaptive routing does that
         if more and not usual:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hpcadmin.check import ParseError
 from hpcadmin.checklib import finite, integer, lines_of, no_fatal_lines, own_output
@@ -14,7 +15,7 @@ from hpcadmin.text import printable
 MOST_LINES = 200_000
 _CARD_FILES = ("hca_type", "board_id", "fw_ver", "node_type")
 _PORT_FILES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
-_SYS = re.compile(r"([A-Za-z0-9_.-]{1,64})/(?:ports/([0-9]{1,3})/)?([a-z_]{1,12}/)?([A-Za-z0-9_]{1,64}): *(.{0,300})\Z")
+_SYS = re.compile(r"([A-Za-z0-9_.-]{1,64})/(?:ports/([0-9]{1,3})/)?([a-z_]{1,12}/)?([A-Za-z0-9_]{1,64})\Z")
 _GREP = re.compile(r"(?:[a-z]{0,10}grep|cat|head|tail): (.{1,300}): ([A-Z][A-Za-z ]{2,60})\Z")
 _CA = re.compile(r"CA:? '([A-Za-z0-9_.-]{1,64})'\Z")
 _PORT = re.compile(r"Port ([0-9]{1,3}):\Z")
@@ -46,6 +47,9 @@ _IBSTAT_PORT = {"State": "state", "Physical state": "phys_state", "Rate": "rate"
 _IBSTATUS = {"default gid": "", "base lid": "lid", "sm lid": "sm_lid", "state": "state", "phys state": "phys_state",
              "rate": "rate", "link_layer": "link_layer"}
 _GUID = re.compile(r"0x[0-9a-f]{16}\Z")
+
+
+_Place = tuple[str, str | None, str | None, str]
 
 
 @dataclass
@@ -96,15 +100,30 @@ def _own_look(lines: Sequence[str]) -> Look:
     return look
 
 
+def _place(line: str) -> tuple[_Place | None, str]:
+    """Where the file of a line stands, and what is in it."""
+    path, colon, value = line.partition(":")
+    value = value.lstrip(" ")
+    known = bool(colon) and len(path) < 160 and len(value) <= 300
+    return (_place_of(path) if known else None), value
+
+
+@lru_cache(maxsize=4096)
+def _place_of(path: str) -> _Place | None:
+    """(device, port, folder, name): nodes of one kind have the same files."""
+    match = _SYS.match(path)
+    return (match[1], match[2], match[3], match[4]) if match else None
+
+
 def _sys_line(look: Look, line: str) -> bool:
     """Takes a line "mlx5_0/ports/1/state:4: ACTIVE", whatever path is before it; whether it was one."""
-    match = _SYS.match(line.rpartition("/infiniband/")[2].removeprefix("./") if line[0] in "/." else line)
-    if match is None:
+    place, value = _place(line.rpartition("/infiniband/")[2].removeprefix("./") if line[0] in "/." else line)
+    if place is None:
         refused = _GREP.match(line)
         if refused and "/" in refused[1]:
             look.problems.append(f"{printable(refused[1], limit=80)} cannot be read: {refused[2]}")
         return bool(refused)
-    device, number, folder, name, value = match.groups()
+    device, number, folder, name = place
     if number is None:
         return not folder and name in _CARD_FILES and _card(look, device, name, value)
     if folder in ("counters/", "hw_counters/"):
@@ -266,8 +285,11 @@ def _perf_name(name: str) -> str:
 
 
 def _is_sys(line: str) -> bool:
-    match = _SYS.match(line.rpartition("/infiniband/")[2].removeprefix("./"))
-    return bool(match and match[2] and (match[4] in _PORT_FILES if not match[3] else match[3].endswith("counters/")))
+    place, _ = _place(line.rpartition("/infiniband/")[2].removeprefix("./"))
+    if place is None:
+        return False
+    _, number, folder, name = place
+    return bool(number) and (folder.endswith("counters/") if folder else name in _PORT_FILES)
 
 
 _READERS: tuple[tuple[str, Callable[[Sequence[str]], Look], Callable[[str], object]], ...] = (

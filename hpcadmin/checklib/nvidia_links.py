@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hpcadmin.check import Measurement, NodeView, ParseError, Subject
 from hpcadmin.checklib import lines_of
@@ -55,8 +56,8 @@ def read(text: str) -> tuple[list[Links], list[str]]:
     found: list[Links] = []
     strange: list[str] = []
     for line in lines_of(text[:MAX_BYTES]):
-        if line.startswith("Link ") and found and ((link := _LINK.match(line)) or (count := _COUNT.match(line))):
-            _add(found[-1], link, None if link else count)
+        if found and line.startswith("Link ") and len(line) < 150 and (of_link := _of_link(line)):
+            _add(found[-1], *of_link)
         elif head := _GPU.match(line):
             found.append(Links(int(head[1]), head[2], head[3]))
         elif any(word in line.lower() for word in _NONE) and found:
@@ -68,16 +69,24 @@ def read(text: str) -> tuple[list[Links], list[str]]:
     return found, strange
 
 
-def _add(gpu: Links, link: re.Match[str] | None, count: re.Match[str] | None) -> None:
-    if link:
-        if int(link[1]) in gpu.rates:
-            raise ParseError(f"GPU {gpu.index} has link {link[1]} twice", hint="two outputs mixed")
-        gpu.rates[int(link[1])] = float(link[2]) if link[2] else None
-    elif count:
-        key = int(count[1]), count[2]
-        if key in gpu.counts:
-            raise ParseError(f"GPU {gpu.index} has {count[2]} of link {count[1]} twice", hint="two outputs mixed")
-        gpu.counts[key] = count[3]
+@lru_cache(maxsize=4096)
+def _of_link(line: str) -> tuple[int, str, str] | None:
+    """(link, "", rate) or (link, counter, its value): most lines are the same of all GPUs, and of all nodes."""
+    if link := _LINK.match(line):
+        return int(link[1]), "", link[2] or ""
+    count = _COUNT.match(line)
+    return (int(count[1]), count[2], count[3]) if count else None
+
+
+def _add(gpu: Links, link: int, name: str, value: str) -> None:
+    if name:
+        if (link, name) in gpu.counts:
+            raise ParseError(f"GPU {gpu.index} has {name} of link {link} twice", hint="two outputs mixed")
+        gpu.counts[link, name] = value
+    else:
+        if link in gpu.rates:
+            raise ParseError(f"GPU {gpu.index} has link {link} twice", hint="two outputs mixed")
+        gpu.rates[link] = float(value) if value else None
 
 
 def problems(gpus: Sequence[Links], strange: Sequence[str]) -> list[str]:
@@ -126,8 +135,8 @@ def measurements(gpus: Sequence[Links], node: NodeView) -> list[Measurement]:
 def _errors(gpu: Links, subject: Subject) -> Measurement:
     bad: list[str] = []
     some: list[str] = []
-    for (link, name), value in sorted(gpu.counts.items()):
-        if value == "0" or any(word in name for word in HARMLESS):
+    for (link, name), value in sorted(item for item in gpu.counts.items() if item[1] != "0"):
+        if any(word in name for word in HARMLESS):
             continue
         text = f"link {link}: {name} {printable(value, limit=40)}"
         (some if name in _SOME and re.fullmatch("[0-9]{1,18}", value) else bad).append(text)
