@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 
 from hpcadmin.check import Context, NodeView, Output, ParseError, Role
@@ -40,6 +41,7 @@ _MAY_TELL = ("abort", "killed", "terminated", "not built", "not linked", "not en
              "not available")
 # slurmd says so as an error, and the step goes on all the same.
 _HARMLESS = ("couldn't chdir to",)
+_MOST_SEEN = 4000
 
 
 def strip_terminal(text: str) -> str:
@@ -144,17 +146,28 @@ def telling(lines: Iterable[str], *, limit: int = 4) -> list[str]:
 
 def fatal_lines(lines: Iterable[str], *, limit: int = 5, also: Sequence[str] = ()) -> list[str]:
     """Lines that say a program, a step or a node died, at most `limit`."""
-    lines = list(lines)
-    whole = "\n".join(lines).lower()
+    lines, harmless = list(lines), _seen_harmless(tuple(also))
+    new = [line for line in dict.fromkeys(lines) if line not in harmless]
+    whole = "\n".join(new).lower()
     words = [word for word in (*_FATAL, *also) if word in whole]       # of most texts none: no line is looked at
+    if not words:
+        if len(harmless) < _MOST_SEEN:
+            harmless.update(line for line in new if len(line) <= 120)
+        return []
     found: list[str] = []
-    for line in lines if words else ():
+    for line in lines:
         low = line.lower()
         if any(word in low for word in words) and not any(word in low for word in _HARMLESS):
             found.append(line)
             if len(found) == limit:
                 break
     return found
+
+
+@cache
+def _seen_harmless(also: tuple[str, ...]) -> set[str]:
+    """Lines that have none of the words: heads and names come again in the outputs of all nodes."""
+    return set()
 
 
 def no_fatal_lines(lines: Iterable[str], *, also: Sequence[str] = ()) -> None:
