@@ -273,3 +273,14 @@ def test_a_head_that_is_cut_is_enough_for_a_file_and_not_for_a_run() -> None:
     with pytest.raises(ParseError, match="title is missing"):
         check.parse([Output(SERVER, role=Role.SERVER), Output(text, role=Role.CLIENT)],
                     Context(nodes=NODES, params=check.params))
+
+
+def test_the_side_that_failed_tells_why_and_not_the_one_that_waited() -> None:
+    waiting = "* Waiting for client to connect... *\n"
+    down = " Port number 1 state is Down\n Couldn't get context for the device\n"
+    context = Context(nodes=(NodeView("n1"), NodeView("n2")))
+    for server, client in (((waiting, None), (down, 1)), ((down, 1), (waiting, None))):
+        outputs = [Output(text, exit_status=status, role=role, node=node) for (text, status), role, node in
+                   ((server, Role.SERVER, "n1"), (client, Role.CLIENT, "n2"))]
+        with pytest.raises(ParseError, match=r"exit status 1: (Port number 1 state is Down|Couldn't get)"):
+            load_checks()["ib_write_bw"].parse(outputs, context)
