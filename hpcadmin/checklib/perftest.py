@@ -131,7 +131,7 @@ def _of_lines(lines: Sequence[str]) -> tuple[list[Problem], list[str]]:
     low = "\n".join(lines).lower()
     harmless = [word for word in _HARMLESS if word in low]
     broken = [line for line in lines if not any(word in line.lower() for word in harmless)] if harmless else lines
-    limits = [line for line in broken if _LIMIT.search(line)]
+    limits = [line for line in broken if _LIMIT.search(line)] if "is below" in low else []
     problems += [Problem(f"the program's own limit: {lib.shown(line)}", usable=True) for line in limits[:2]]
     for line in lib.fatal_lines([line for line in broken if line not in limits], also=BROKEN, limit=8):
         problems.append(Problem(f"the output has an error line: {lib.shown(line)}"))

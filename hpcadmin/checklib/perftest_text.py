@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hpcadmin import checklib as lib
 
@@ -122,6 +123,7 @@ def title_of(title: str) -> tuple[str, bool, bool]:
     return (match[1].split()[0], bool(match[2]), match[3] == "Latency") if match else ("", False, False)
 
 
+@lru_cache(maxsize=256)
 def columns_of(head: str) -> tuple[str, ...]:
     """The columns of a table's head; () when there is one that nobody knows."""
     return () if _COLUMN.sub("", head).split() else tuple(_COLUMN.findall(head))
@@ -134,10 +136,11 @@ def clean_lines(text: str) -> list[str]:
     if all(line.startswith(">") for line in lines):
         lines = [line[1:].strip() for line in lines if line != ">"]
     for times in _TIMES:
-        if any((match := times.match(line)) and line.startswith("#bytes", _after(line, match)) for line in lines):
+        heads = [line for line in lines if line.find("#bytes", 1) > 0]
+        if any((match := times.match(line)) and line.startswith("#bytes", _after(line, match)) for line in heads):
             lines = [line for line in (times.sub("", line, count=1).strip() for line in lines) if line]
-    marks = [_LABEL.match(line) for line in lines]
-    if not lines or not all(marks):
+    marks = [_LABEL.match(line) for line in lines] if lines and _LABEL.match(lines[0]) else [None]
+    if not all(marks):
         return _by_host(lines)
     tasks: dict[str, list[str]] = {}
     for line, mark in zip(lines, marks, strict=True):
@@ -148,7 +151,8 @@ def clean_lines(text: str) -> list[str]:
 
 def _by_host(lines: list[str]) -> list[str]:
     """Without the hosts that pdsh and its like put before each line, host by host; the other lines come first."""
-    hosts = {line[:match.end()]: [""] for line in lines
+    heads = [line for line in lines if line.find("#bytes", 1) > 0]
+    hosts = {line[:match.end()]: [""] for line in heads
              if (match := _HOST.match(line)) and line.startswith("#bytes", _after(line, match))}
     if not hosts:
         return lines
@@ -199,7 +203,7 @@ def _sections(lines: Sequence[str]) -> Iterable[Section]:
     current = Section()
     aside = listed = waiting = False
     for line in lines:
-        if _TITLE.match(line) or _ANY_TITLE.match(line):
+        if line.endswith("Test") and (_TITLE.match(line) or _ANY_TITLE.match(line)):
             yield current
             current = Section(titles=[line], waiting=waiting)
             aside = listed = waiting = False
@@ -222,7 +226,7 @@ def _take(section: Section, line: str) -> None:
     if line.startswith("#bytes"):
         section.heads.append(line)
         section.closing = []
-    elif len(line) >= 3 and set(line) == {"-"}:
+    elif len(line) >= 3 and not line.strip("-"):
         section.rules.append(len(line))
         section.closing.append(len(line))
     elif line.startswith(("GID:", "MGID:")):
@@ -232,15 +236,21 @@ def _take(section: Section, line: str) -> None:
             last = section.ends.pop()
             section.ends.append(End(last.side, last.lid, last.qpn, last.psn, gid))
     else:
-        address = _ADDRESS.match(line)
+        address = _ADDRESS.match(line) if "address" in line else None
         if address:
             section.ends.append(End(address[1], address[2], address[3], address[4]))
         elif section.heads and _row_like(line.split(), closed=bool(section.closing and section.rows)):
             _take_row(section, line.split())
         else:
             section.old = section.old or line.startswith(_OLD_HEAD)
-            for name, value in _FIELD.findall(line):
+            for name, value in _fields_of(line) if len(line) <= 120 else _FIELD.findall(line):
                 section.fields.setdefault(name, []).append(value)
+
+
+@lru_cache(maxsize=1024)
+def _fields_of(line: str) -> tuple[tuple[str, str], ...]:
+    """Of nearly all runs they are the same."""
+    return tuple(_FIELD.findall(line))
 
 
 def _row_like(words: list[str], *, closed: bool) -> bool:
