@@ -170,7 +170,7 @@ class _Test:
             return self._alone(lib.require(outputs, count=1)[0].text, context)
         hung = {o.role for o in outputs if o.exit_status is None}      # says less than the side that ended badly
         told = {role: lib.require(outputs, count=1, role=role)[0].text
-                for role in sorted((Role.CLIENT, Role.SERVER), key=lambda role: role in hung)}
+                for role in sorted((Role.SERVER, Role.CLIENT), key=lambda role: role in hung)}
         texts = [told[Role.SERVER], told[Role.CLIENT]]
         client = self._side(texts[1])      # first: it says best what went wrong
         server = self._side(texts[0], server=True)
