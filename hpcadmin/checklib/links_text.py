@@ -62,7 +62,7 @@ class Look:
     boot: str = ""
 
     def port(self, device: str, number: str) -> Port:
-        name = f"{device}/{int(number)}"
+        name = f"{device}/{number if number == '1' else int(number)}"
         port = self.ports.get(name)
         if port is None:
             port = self.ports[name] = Port(name)

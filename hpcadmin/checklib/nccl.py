@@ -204,10 +204,11 @@ def parse(outputs: Sequence[Output], context: Context, of: Collective) -> list[M
     modes = {m.mode for m in reading.measurements if m.size_bytes is not None}
     main = OUT if OUT in modes else IN if IN in modes else ""
     pairs = context.pairs_at_once if context.layout is Layout.PAIRS else None
-    values = [replace(m, subject=everyone, warnings=warnings, transport=reading.transport or "", pairs_at_once=pairs,
-                      rail=context.rail_device,
-                      key=as_planned and (m.name, m.size_bytes, m.mode) == ("busbw", last, main))
-              for m in reading.measurements]
+    transport, rail = reading.transport or "", context.rail_device
+    values = [Measurement(m.name, m.value, m.unit, m.size_bytes, ranks=m.ranks, nodes=m.nodes, mode=m.mode, run=m.run,
+                          subject=everyone, warnings=warnings, transport=transport, pairs_at_once=pairs, rail=rail,
+                          key=as_planned and (m.name, m.size_bytes, m.mode) == ("busbw", last, main))
+              for m in reading.measurements]            # all that _values gives
     extra = []
     if reading.wrong_values is not None:
         extra.append(Measurement("wrong_values", reading.wrong_values, subject=everyone, expected=0, warnings=warnings))

@@ -23,6 +23,8 @@ _BROKEN = ("no devices were found", "couldn't communicate with the nvidia driver
            "gpu is lost", "has fallen off the bus", "unknown error", "driver/library version mismatch",
            "unable to determine the device handle", "insufficient permissions", "gpu requires reset",
            "inforom is corrupted", "gpu access blocked by the operating system")
+_PARENTS = {name: {"/".join(place.split("/")[:n]) for place in places for n in range(1, place.count("/") + 1)}
+            for name, places in PLACES.items()}
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,7 @@ class Gpu:
         found = [self.told[place] for place in PLACES[name] if place in self.told]
         if found:
             return next((value for value in found if value not in NOT_TOLD), "N/A")
-        parents = {"/".join(place.split("/")[:n]) for place in PLACES[name] for n in range(1, place.count("/") + 1)}
-        return "N/A" if any(self.told.get(parent) in NOT_TOLD for parent in parents) else None
+        return "N/A" if any(self.told[parent] in NOT_TOLD for parent in _PARENTS[name] if parent in self.told) else None
 
     @property
     def model(self) -> str:
