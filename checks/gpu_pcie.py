@@ -6,7 +6,8 @@ at most, until it has seen all GPUs busy with their links at full speed.
 
 Measured of each GPU, of the samples in which it was busy (utilisation above zero): `pcie_gen`, the highest, and
 `pcie_width`, the lowest, both expected as the most that the GPU and its slot can do ("max" of nvidia-smi). What is good
-on all GPUs of a node is told once. A GPU that was never seen busy proves nothing: that is a warning. On simulated
+on all GPUs of a node is told once. A GPU that was never seen busy proves nothing: that is a warning, and so is one
+whose most is less than that of others of its node. On simulated
 hardware, where no GPU works, all samples count.
 """
 
