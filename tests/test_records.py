@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcadmin import inventory, records
+from hpcadmin.check import Direction, Measurement, Subject
 from hpcadmin.errors import StoreError
 from hpcadmin.model import Bmc, Core, Cpu, Dimm, Gpu, Inventory, Mount, Nic, Node, NumaNode, PciDevice, SwitchPort
 
@@ -37,6 +38,17 @@ def test_every_way_of_writing_reads_back_the_same(members: tuple[Node, ...]) -> 
         for sparse in (False, True):
             text = records.dumps(made, sparse=sparse)
             assert reader.loads(Inventory, text, where="x") == made
+
+
+@settings(max_examples=30)
+@given(nodes, st.booleans())
+def test_a_line_is_what_json_makes_of_the_plain_value(node: Node, sparse: bool) -> None:
+    where = Subject(("n", "é\x01\u2028"))
+    value = Measurement("x", 1.5, "us", None, Direction.BOTH, where, expected=True, warnings=('"',))
+    every: tuple[object, ...] = (node, value, (node, value), {"a": value, "b": None}, [], 2, "\ud800")
+    for made in every:
+        plain = json.dumps(records.to_plain(made, sparse=sparse), ensure_ascii=False, separators=(",", ":"))
+        assert records.dumps(made, sparse=sparse) == plain.encode("utf-8", "backslashreplace").decode()
 
 
 @pytest.mark.parametrize(("change", "said"), [

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import (
@@ -249,25 +250,23 @@ class _Test:
         link = {"IB": "InfiniBand", "Ethernet": "RoCE"}.get(main.told("Link type"), main.told("Link type"))
         transport = (perftest.transport_of(main) or "").split(" ")[0]
         link = link if transport in ("", "IB", "RoCE") else transport
-        base = Measurement(
-            "", 0, direction=way, subject=context.subject, ranks=2, nodes=len(context.nodes) or None,
+        told = partial(
+            Measurement, direction=way, subject=context.subject, ranks=2, nodes=len(context.nodes) or None,
             pairs_at_once=context.pairs_at_once, rail=lib.shown(main.told("Device")),
             binding=", ".join(filter(None, (_bound(context), found.binding))),
-            transport=lib.shown(f"{link} {main.told('Connection type')}".strip()),
-            warnings=warnings)
+            transport=lib.shown(f"{link} {main.told('Connection type')}".strip()))
         judged = []
         if self.kind.latency:
             typical = key.value("t_typical") or key.value("t_avg")
             name = "t_typical" if key.value("t_typical") else "t_avg"
             if typical is None:
                 raise ParseError("the table has no typical and no average time")
-            judged = [replace(base, name=name, value=typical, unit="us", size_bytes=key.size)]
+            judged = [told(name, typical, "us", key.size, warnings=warnings)]
         elif key.gbps is None:
             raise ParseError(f"the average at {key.size} bytes is rounded off: nothing can be told from it")
         else:
-            judged = [replace(base, name="bandwidth", value=round(key.gbps, 4), unit="Gb/s", size_bytes=key.size)]
-        rest = [replace(base, name=m.name, value=m.value, unit=m.unit, size_bytes=m.size_bytes, mode=m.mode, key=False,
-                        warnings=())
+            judged = [told("bandwidth", round(key.gbps, 4), "Gb/s", key.size, warnings=warnings)]
+        rest = [told(m.name, m.value, m.unit, m.size_bytes, mode=m.mode, key=False)
                 for row in found.rows for m in row.printed(found.mode, None, latency=self.kind.latency)
                 if not (row is key and m.name == judged[0].name)]
         return judged + rest
