@@ -14,7 +14,8 @@ Asked of each node: `nvidia-smi -q -x`, `nvidia-smi nvlink -s` and `nvlink -e`. 
   its link rest is shown and not judged, for nothing is proven by it (gpu_pcie looks under load); lanes it keeps;
 - where the suite puts the nodes under load, all of it again right after the load, and `grown_under_load` (nothing):
   errors of NVLinks, uncorrectable ECC errors, remapped rows and retired pages that came in between. What was sent
-  again (replays and CRC errors of NVLinks, replays of PCIe), a counter that was set back, and a first reading with which nothing can be compared are a warning;
+  again (replays and CRC errors of NVLinks,
+  replays of PCIe), a counter that was set back, and a first reading that nothing can be compared with: a warning;
 - modes: `persistence`, `ecc_mode`, `mig`: off, or to be changed by a reset, or not alike: a warning;
 - fabric: `fabric_state` (Completed), `fabric_status` (Success) and its health;
 - NVLinks: `nvlinks` (how many are up, expected as many as the board has, else as the best GPU of this model in the
