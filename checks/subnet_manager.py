@@ -2,8 +2,9 @@
 
 Every node tells from /sys/class/infiniband which subnet manager its ports know. One node asks further: `sminfo` for
 each of its ports, twice, some seconds apart (parameter `pause`), and `saquery SMIR` for the list of all managers. Both
-need /dev/infiniband/umad*, which on most systems only root may open; where they cannot be asked, what only they know is
-an error, never passed. RoCE has no subnet manager: nodes without an InfiniBand port are left out. Measured:
+need /dev/infiniband/umad*, which on most systems only root may open (set sudo = true, and allow `timeout 10 sminfo` and
+`timeout 10 saquery` in sudoers); where they cannot be asked, what only they know is an error, never passed. RoCE has no
+subnet manager: nodes without an InfiniBand port are left out. Measured:
 - `sm_lid` of a port whose link is up (expected: as most ports have it; 0, or a port that waits in INIT: a failure);
 - `subnets`: how many different managers the ports know, by subnet prefix and LID (expected: parameter `subnets`, 1;
   set it where rails are separate fabrics);
@@ -57,10 +58,10 @@ echo '# end subnet_ports'
 ASK = r"""
 PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
-sminfo=$1 saquery=$2 pause=$3
+sminfo=$1 saquery=$2 pause=$3 root=$4
 ask() {
     what=$1; shift
-    if [ -n "$1" ]; then told=$(timeout 10 "$@" 2>&1); status=$?; else told= status=none; fi
+    if [ -n "$1" ]; then told=$($root timeout 10 "$@" 2>&1 </dev/null); status=$?; else told= status=none; fi
     echo "run: $what $status"
     printf '%s\n' "$told" | sed '/SM_Key/d'
 }
@@ -86,9 +87,10 @@ def steps(context: Context) -> tuple[Step, ...]:
     asker = (up or [n.name for n in context.nodes])[:1]
     pause = str(max(1, min(context.param_int("pause", 3), 60)))
     tools = [context.tools.get(name, "") for name in ("sminfo", "saquery")]
+    root = "sudo -n" if context.params.get("sudo") is True else ""
     return (Step(argv=("/bin/sh", "-c", PORTS, "subnet_manager"), timeout_s=30.0, name="ports"),
-            Step(argv=("/bin/sh", "-c", ASK, "subnet_manager", *tools, pause), nodes=tuple(asker), timeout_s=200.0,
-                 name="managers"))
+            Step(argv=("/bin/sh", "-c", ASK, "subnet_manager", *tools, pause, root), nodes=tuple(asker),
+                 timeout_s=200.0, name="managers"))
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
@@ -305,6 +307,6 @@ def _bad(measured: Sequence[Measurement]) -> tuple[str, ...]:
 
 CHECK = Check(
     name="subnet_manager", title="One subnet manager works, another one stands by", scope=Scope.CLUSTER,
-    needs=("infiniband",), uses=("sminfo", "saquery"), params={"pause": 3, "subnets": 1}, steps=steps, parse=parse,
-    seconds=5.0, doc=__doc__ or "", read=read,
+    needs=("infiniband",), uses=("sminfo", "saquery"), params={"pause": 3, "subnets": 1, "sudo": False},
+    steps=steps, parse=parse, seconds=5.0, doc=__doc__ or "", read=read,
 )

@@ -21,7 +21,7 @@ MAY_BE = {
     "nccl/allreduce_pkb_k80_n_a.txt": {"nccl_sendrecv"},
     "nccl/alltoall_sb_a100_old.log": {"nccl_allgather", "nccl_gather", "nccl_scatter"},
     "nccl/fail_v100_allgather_12gpu_error_1e0.txt": {"nccl_hypercube"},
-    "osu/bw_v75_validation_tail_slow_tcp.txt": {"osu_bibw", "osu_get_bw"},
+    "osu/bw_v75_validation_tail_slow_tcp.txt": {"osu_bibw", "osu_get_bw", "osu_put_bibw", "osu_put_bw"},
     "osu/latency_bw_cuda_dd_v100.out": {"osu_bw"},
     "osu/many_pairs_concatenated_parallelcluster.out": {"osu_bw", "osu_allreduce"},
     "osu/trunc_pairs_time_limit.out": {"osu_bw"},

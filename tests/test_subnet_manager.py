@@ -159,7 +159,9 @@ def test_steps_ask_on_a_node_whose_ports_are_up() -> None:
     nodes = (NodeView("n1", ports=(PortView("mlx5_0", link_layer="InfiniBand", state="DOWN"),)),
              NodeView("n2", ports=(PortView("mlx5_0", link_layer="InfiniBand", state="ACTIVE"),)))
     ports, managers = CHECK.steps(Context(nodes=nodes, tools={"sminfo": "/usr/sbin/sminfo"}))
-    assert not ports.nodes and managers.nodes == ("n2",) and managers.argv[-3:] == ("/usr/sbin/sminfo", "", "3")
+    assert not ports.nodes and managers.nodes == ("n2",) and managers.argv[-4:] == ("/usr/sbin/sminfo", "", "3", "")
+    _, managers = CHECK.steps(Context(nodes=nodes, params={"sudo": True}))
+    assert managers.argv[-1] == "sudo -n"
 
 
 def test_it_is_not_applicable_to_roce() -> None:

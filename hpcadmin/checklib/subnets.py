@@ -132,8 +132,8 @@ def complaint(lines: Sequence[str]) -> str:
     if not said:
         return ""
     refused = any(word in line.lower() for line in said for word in _REFUSED)
-    hint = " (the tool needs /dev/infiniband/umad*, which only root may open)" if refused else ""
-    return f"{'; '.join(printable(line, limit=160) for line in said[:2])}{hint}"
+    hint = " (the tool needs /dev/infiniband/umad*, which only root may open: sudo = true among the params)"
+    return f"{'; '.join(printable(line, limit=160) for line in said[:2])}{hint if refused else ''}"
 
 
 def silent(why: str) -> bool:
