@@ -1,6 +1,10 @@
 """Its place makes the modules beside it importable from every test."""
 
+import os
+
 from hypothesis import settings
+
+os.environ.pop("COLUMNS", None)     # pytest-xdist sets it, and tables are as wide as it says
 
 # How long an example takes says what else the machine does.
 settings.register_profile("hpcadmin", deadline=None)
