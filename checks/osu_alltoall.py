@@ -6,30 +6,6 @@ Measured: `avg_latency` (us, mean of the ranks; key values at 8 bytes and 1 MiB)
 ranks end at a smaller size: the programs take 512 MiB at most over all ranks.
 """
 
-from __future__ import annotations
+from hpcadmin.checklib import osu_checks
 
-from collections.abc import Sequence
-
-from hpcadmin.check import Check, Context, Impact, Measurement, Output, Reading, Scope, Step
-from hpcadmin.checklib import osu
-
-NAME = "osu_alltoall"
-
-
-def steps(context: Context) -> tuple[Step, ...]:
-    return osu.steps(context, NAME, tasks_per_node=context.param_int("tasks_per_node", 1))
-
-
-def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    return osu.parse(outputs, context, NAME)
-
-
-def read(text: str, context: Context) -> Reading:
-    return osu.read(text, context, NAME)
-
-
-CHECK = Check(
-    name=NAME, title="MPI all-to-all over all nodes (OSU)", scope=Scope.GROUP, impact=Impact.LOAD,
-    needs=(NAME,), params={"tasks_per_node": 1, "rdma": "auto"}, probe=(NAME, "--version"), steps=steps, parse=parse,
-    read=read, seconds=30.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
-)
+CHECK = osu_checks.group("osu_alltoall", "MPI all-to-all over all nodes", __doc__ or "", seconds=30.0)

@@ -5,30 +5,6 @@ Run with default sizes and `tasks_per_node` ranks on each node.
 Measured: `avg_latency` (us, mean of the ranks), `min_latency` and `max_latency`; there are no sizes.
 """
 
-from __future__ import annotations
+from hpcadmin.checklib import osu_checks
 
-from collections.abc import Sequence
-
-from hpcadmin.check import Check, Context, Measurement, Output, Reading, Scope, Step
-from hpcadmin.checklib import osu
-
-NAME = "osu_barrier"
-
-
-def steps(context: Context) -> tuple[Step, ...]:
-    return osu.steps(context, NAME, tasks_per_node=context.param_int("tasks_per_node", 1))
-
-
-def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    return osu.parse(outputs, context, NAME)
-
-
-def read(text: str, context: Context) -> Reading:
-    return osu.read(text, context, NAME)
-
-
-CHECK = Check(
-    name=NAME, title="MPI barrier over all nodes (OSU)", scope=Scope.GROUP,
-    needs=(NAME,), params={"tasks_per_node": 1, "rdma": "auto"}, probe=(NAME, "--version"), steps=steps, parse=parse,
-    read=read, seconds=5.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
-)
+CHECK = osu_checks.group("osu_barrier", "MPI barrier over all nodes", __doc__ or "", load=False, seconds=5.0)

@@ -5,31 +5,6 @@ Run with default sizes.
 Measured: `bandwidth` (MB/s, 1e6 bytes a second), the key value at 4 MiB, other sizes as a curve.
 """
 
-from __future__ import annotations
+from hpcadmin.checklib import osu_checks
 
-from collections.abc import Sequence
-
-from hpcadmin.check import Check, Context, Impact, Measurement, Output, Reading, Scope, Step
-from hpcadmin.checklib import osu
-
-NAME = "osu_get_bw"
-
-
-def steps(context: Context) -> tuple[Step, ...]:
-    return osu.steps(context, NAME)
-
-
-def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    return osu.parse(outputs, context, NAME)
-
-
-def read(text: str, context: Context) -> Reading:
-    return osu.read(text, context, NAME)
-
-
-CHECK = Check(
-    name=NAME, title="MPI one-sided bandwidth between two nodes (OSU)", scope=Scope.PAIR, impact=Impact.LOAD,
-    needs=(NAME,), params={"buffers": "host", "rdma": "auto"},
-    probe=(NAME, "--version"), steps=steps, parse=parse, read=read, seconds=10.0, doc=__doc__ or "",
-    layouts=osu.PAIR_LAYOUTS, uses=osu.USES,
-)
+CHECK = osu_checks.pair("osu_get_bw", "MPI one-sided bandwidth between two nodes", __doc__ or "", buffers=True)

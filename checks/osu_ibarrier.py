@@ -6,30 +6,7 @@ Measured: `pure_comm` (us, the operation alone), `min_comm`, `max_comm`, `overal
 and of the computing), `overlap` (%); there are no sizes.
 """
 
-from __future__ import annotations
+from hpcadmin.checklib import osu_checks
 
-from collections.abc import Sequence
-
-from hpcadmin.check import Check, Context, Measurement, Output, Reading, Scope, Step
-from hpcadmin.checklib import osu
-
-NAME = "osu_ibarrier"
-
-
-def steps(context: Context) -> tuple[Step, ...]:
-    return osu.steps(context, NAME, tasks_per_node=context.param_int("tasks_per_node", 1))
-
-
-def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
-    return osu.parse(outputs, context, NAME)
-
-
-def read(text: str, context: Context) -> Reading:
-    return osu.read(text, context, NAME)
-
-
-CHECK = Check(
-    name=NAME, title="MPI non-blocking barrier over all nodes (OSU)", scope=Scope.GROUP,
-    needs=(NAME,), params={"tasks_per_node": 1, "rdma": "auto"}, probe=(NAME, "--version"), steps=steps, parse=parse,
-    read=read, seconds=5.0, doc=__doc__ or "", layouts=osu.GROUP_LAYOUTS,
-)
+CHECK = osu_checks.group(
+    "osu_ibarrier", "MPI non-blocking barrier over all nodes", __doc__ or "", load=False, seconds=5.0)
