@@ -1,6 +1,7 @@
 """Its place makes the modules beside it importable from every test."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -9,3 +10,6 @@ os.environ.pop("COLUMNS", None)     # pytest-xdist sets it, and tables are as wi
 # How long an example takes says what else the machine does.
 settings.register_profile("hpcadmin", deadline=None)
 settings.load_profile("hpcadmin")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:       # as shells start what runs in the background; ours inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)

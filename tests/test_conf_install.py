@@ -177,13 +177,9 @@ def test_signals_wait_until_the_files_are_in_place(tmp_path: Path, monkeypatch: 
         os.kill(os.getpid(), signal.SIGINT)
         return real(self, target)
     monkeypatch.setattr(Path, "rename", slow)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)       # what is started in the background ignores it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            put(tmp_path, slurm_conf="A=2\n", gres_conf="B=2\n")
-            time.sleep(1)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        put(tmp_path, slurm_conf="A=2\n", gres_conf="B=2\n")
+        time.sleep(1)
     assert content(tmp_path) == {"slurm.conf": "A=2\n", "gres.conf": "B=2\n"}
 
 
