@@ -11,5 +11,5 @@ os.environ.pop("COLUMNS", None)     # pytest-xdist sets it, and tables are as wi
 settings.register_profile("hpcadmin", deadline=None)
 settings.load_profile("hpcadmin")
 
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:       # as shells start what runs in the background; ours inherit it
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:       # as shells start what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
