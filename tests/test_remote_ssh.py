@@ -236,6 +236,23 @@ def test_endless_output_is_cut_off(server: Server, account: str) -> None:
     assert done.error == "printed more than 200000 bytes: cut off"
 
 
+def test_a_first_line_that_is_waited_for_in_vain() -> None:
+    import paramiko
+
+    from hpcadmin.remote.ssh import _explain
+
+    def failed(cause: Exception) -> Exception:
+        try:
+            try:
+                raise cause
+            except (TimeoutError, EOFError) as exc:
+                raise paramiko.SSHException("Error reading SSH protocol banner" + str(exc))  # noqa: B904
+        except paramiko.SSHException as exc:
+            return exc
+    assert _explain(failed(TimeoutError()), None, 4.0) == "ssh takes the connection and does not answer within 4 s"
+    assert "is not an ssh server" in _explain(failed(EOFError()), None, 4.0)
+
+
 @pytest.mark.deep
 def test_a_server_that_says_nothing(server: Server) -> None:
     with socket.socket() as silent:

@@ -245,7 +245,9 @@ def _explain(exc: Exception, connection: fabric.Connection | None, timeout_s: fl
         return f"{where} does not answer within {min(CONNECT_S, timeout_s):g} s"
     if isinstance(exc, paramiko.SSHException) and "keys available" in str(exc):
         return f"there is no private key to log in to {where} with"
-    if isinstance(exc, paramiko.SSHException) and "No existing session" in str(exc):
+    # Which of the two comes is a race of two waits; the first line of a server that says nothing ends in a time-out.
+    if isinstance(exc, paramiko.SSHException) and ("No existing session" in str(exc)
+                                                   or isinstance(exc.__context__, TimeoutError)):
         return f"{where} takes the connection and does not answer within {min(CONNECT_S, timeout_s):g} s"
     if isinstance(exc, paramiko.SSHException) and "banner" in str(exc):
         return f"{where} is not an ssh server, or does not answer: {_line(exc)}"
