@@ -14,7 +14,7 @@ UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * 2 ** 20 / 1e9, "MiB/sec": 8 * 2 ** 20 / 1e
 _NAMES = {"t_min": "t_min", "t_max": "t_max", "t_typical": "t_typical", "t_avg": "t_avg", "t_stdev": "t_stdev",
           "99% percentile": "p99", "99.9% percentile": "p99_9"}
 _MOST_US = 1e9
-_NO_SPREAD = "-nan"     # as x86 prints 0/0: 6.06 does so now and then, beside times that are right (seen over Soft-RoCE)
+_NO_SPREAD = "-nan"     # as x86 prints 0/0: 6.06 does so now and then beside times that are right (over Soft-RoCE)
 
 
 @dataclass(frozen=True)
