@@ -50,7 +50,7 @@ from hpcadmin.check import (
     Step,
     Subject,
 )
-from hpcadmin.checklib import ibdiagnet_csv, ibdiagnet_log, ibdiagnet_run
+from hpcadmin.checklib import asking, ibdiagnet_csv, ibdiagnet_log, ibdiagnet_run
 
 OPTIONS = "--get_phy_info"
 _OPTION = re.compile(r"[A-Za-z0-9_=,.:/+-]{1,100}\Z")
@@ -59,16 +59,14 @@ _OPEN = "nothing stands after the table of stages: the text may be cut"
 
 
 def steps(context: Context) -> tuple[Step, ...]:
-    up = [n.name for n in context.nodes if any(p.up and p.link_layer == "InfiniBand" for p in n.ports)]
-    asker = (up or [n.name for n in context.nodes])[:1]
     limit = max(60, min(context.param_int("limit_s", 900), 7200))
-    root = "sudo -n" if context.params.get("sudo") is True else ""
     options = str(context.params.get("options", OPTIONS)).split()
     bad = [word for word in options if not _OPTION.match(word)]
     if bad:
         raise ParseError(f"options has {lib.shown(bad[0])!r}: plain words are wanted")
-    argv = ("/bin/sh", "-c", ibdiagnet_run.SCRIPT, "ibdiagnet", context.tools["ibdiagnet"], root, str(limit), *options)
-    return (Step(argv=argv, nodes=tuple(asker), timeout_s=limit * 2 + 120.0, name="ibdiagnet"),)
+    argv = ("/bin/sh", "-c", ibdiagnet_run.SCRIPT, "ibdiagnet", context.tools["ibdiagnet"],
+            asking.as_root(context), str(limit), *options)
+    return (Step(argv=argv, nodes=asking.fabric_node(context), timeout_s=limit * 2 + 120.0, name="ibdiagnet"),)
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:

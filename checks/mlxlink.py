@@ -45,7 +45,7 @@ from hpcadmin.check import (
     Step,
     Subject,
 )
-from hpcadmin.checklib import mlxlink, mlxlink_facts
+from hpcadmin.checklib import asking, mlxlink, mlxlink_facts
 
 SCRIPT = r"""
 PATH=$PATH:/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
@@ -79,9 +79,8 @@ echo '# end mlxlink'
 
 def steps(context: Context) -> tuple[Step, ...]:
     node = context.nodes[0] if context.nodes else NodeView("")
-    root = "sudo -n" if context.params.get("sudo") is True else ""
     names = _names(node)
-    return (Step(argv=("/bin/sh", "-c", SCRIPT, "mlxlink", context.tools["mlxlink"], root, *names),
+    return (Step(argv=("/bin/sh", "-c", SCRIPT, "mlxlink", context.tools["mlxlink"], asking.as_root(context), *names),
                  timeout_s=60.0 + 30.0 * max(len(names), 8), name="mlxlink"),)
 
 

@@ -35,7 +35,7 @@ from hpcadmin.check import (
     Step,
     Subject,
 )
-from hpcadmin.checklib import links_text, subnets
+from hpcadmin.checklib import asking, links_text, subnets
 from hpcadmin.checklib.links import INFINIBAND, Port
 
 _PORT = re.compile(r"[A-Za-z0-9_.-]{1,64}/[0-9]{1,3}\Z")
@@ -83,14 +83,11 @@ echo '# end subnet_managers'
 
 
 def steps(context: Context) -> tuple[Step, ...]:
-    up = [n.name for n in context.nodes if any(p.up and p.link_layer == INFINIBAND for p in n.ports)]
-    asker = (up or [n.name for n in context.nodes])[:1]
     pause = str(max(1, min(context.param_int("pause", 3), 60)))
     tools = [context.tools.get(name, "") for name in ("sminfo", "saquery")]
-    root = "sudo -n" if context.params.get("sudo") is True else ""
     return (Step(argv=("/bin/sh", "-c", PORTS, "subnet_manager"), timeout_s=30.0, name="ports"),
-            Step(argv=("/bin/sh", "-c", ASK, "subnet_manager", *tools, pause, root), nodes=tuple(asker),
-                 timeout_s=200.0, name="managers"))
+            Step(argv=("/bin/sh", "-c", ASK, "subnet_manager", *tools, pause, asking.as_root(context)),
+                 nodes=asking.fabric_node(context), timeout_s=200.0, name="managers"))
 
 
 def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:

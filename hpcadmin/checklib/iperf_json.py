@@ -7,11 +7,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from hpcadmin import checklib as lib
 from hpcadmin.check import ParseError
 from hpcadmin.checklib.iperf import Rate, Run, address, counted, remarks
+from hpcadmin.checklib.strict_json import no_number
 
 _NEAR = 0.02            # what bytes, seconds and rate of one row may differ by: ends stop their clocks by themselves
 _SAME = 1e-5            # sums: older versions print large numbers with six digits
@@ -49,7 +50,7 @@ def _documents(text: str, twice: list[str]) -> tuple[list[dict[str, Any]], list[
             twice.extend(key for key, count in counts.items() if count > 1 and key not in _REALLY_TWICE)
         return made
 
-    decoder = json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=pairs, parse_constant=no_number)
     documents: list[dict[str, Any]] = []
     problems: list[str] = []
     place = 0
@@ -74,10 +75,6 @@ def _documents(text: str, twice: list[str]) -> tuple[list[dict[str, Any]], list[
             problems.append(f"more than {_MOST_DOCUMENTS} JSON texts")
             break
     return documents, problems
-
-
-def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
 
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpcadmin.check import ParseError
-from hpcadmin.checklib import own_output, strip_terminal
+from hpcadmin.checklib import own_output, strict_json, strip_terminal
 from hpcadmin.text import printable
 
 MAX_PORTS = 256
@@ -119,7 +118,7 @@ def read(text: str) -> list[Told]:
 
 def _documents(text: str) -> Iterator[Told]:
     """Of JSON documents, each of which begins a line. What cannot be read ends the text."""
-    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_number)
+    decoder = strict_json.decoder()
     place, device, told, start = 0, "", Told(), 0
     for line in text.split("\n"):
         begin, start = start, start + len(line) + 1
@@ -146,17 +145,6 @@ def _documents(text: str) -> Iterator[Told]:
     if told.said or told.broken:
         told.device = device
         yield told
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a name comes twice")
-    return table
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
 
 
 def _document(document: Mapping[str, Any], device: str) -> Told:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from hpcadmin.check import ParseError
-from hpcadmin.checklib import finite, positive
+from hpcadmin.checklib import finite, positive, strict_json
 from hpcadmin.checklib.nccl_run import IN, OUT, TYPE_BYTES, Half, Header, Params, Rank, Row, Run
 
 _START = re.compile(r"(?:\A|\n)[ \t\ufeff]{0,16}\{(?=\s{0,64}(?:[\"}]|\Z))")
@@ -27,7 +26,7 @@ def start_of(text: str) -> int | None:
 def run_of(text: str, start: int) -> tuple[Run, tuple[str, ...], str]:
     """The run, the errors that NCCL reported at its end, and the text around. ParseError where it is not one whole."""
     try:
-        report, end = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number).raw_decode(text, start)
+        report, end = strict_json.decoder().raw_decode(text, start)
     except (ValueError, RecursionError) as exc:
         raise ParseError(f"the JSON report is not whole: {str(exc)[:120]}") from None
     around = f"{text[:start]}\n{text[end:]}"
@@ -44,17 +43,6 @@ def run_of(text: str, start: int) -> tuple[Run, tuple[str, ...], str]:
         raise ParseError(f"the JSON report lacks something or has another form: {str(exc)[:120]}") from None
     errors = report.get("errors", [])
     return run, tuple(str(e) for e in errors if e) if isinstance(errors, list) else ("errors is no list",), around
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
-    return found
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def _fill(run: Run, report: dict[str, Any]) -> None:

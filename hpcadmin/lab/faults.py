@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hpcadmin.errors import LabError, UsageError
 from hpcadmin.lab import journal, machine, network, stop
@@ -15,6 +16,9 @@ from hpcadmin.lab.journal import Host, Lab, alive, identify
 from hpcadmin.lab.processes import processes, program, run_state
 from hpcadmin.lab.slurmwait import node_states
 from hpcadmin.lab.start import start_host
+
+if TYPE_CHECKING:      # the profiles are read only where a fault is about hardware
+    from hpcadmin.lab.hardware import Profile
 
 FAULT_FILE = "/run/hpcadmin/faults"
 _SIMULATED = ("gpu ", "port ")      # faults of simulated hardware
@@ -102,20 +106,22 @@ def _set_rate(lab: Lab, host: Host, arguments: list[str]) -> None:
         network_tool(where, ["tc", "qdisc", "replace", "dev", interface, "root", *arguments])
 
 
-def _check_gpu(host: Host, gpu: int) -> None:
+def _profile(host: Host, what: str) -> Profile:
+    """The hardware that a node pretends to have; what: which of it is asked for."""
     if not host.hardware:
-        raise UsageError(f"{host.name} has no simulated GPUs", hint="lab up --hardware PROFILE gives nodes some")
+        raise UsageError(f"{host.name} has no simulated {what}", hint="lab up --hardware PROFILE gives nodes some")
     from hpcadmin.lab import hardware  # noqa: PLC0415
-    known = [one.index for one in hardware.load_profile(host.hardware).gpus]
+    return hardware.load_profile(host.hardware)
+
+
+def _check_gpu(host: Host, gpu: int) -> None:
+    known = [one.index for one in _profile(host, "GPUs").gpus]
     if gpu not in known:
         raise UsageError(f"{host.name} has no GPU {gpu}", hint=f"it has {', '.join(map(str, known)) or 'none'}")
 
 
 def _check_port(host: Host, port: str) -> None:
-    if not host.hardware:
-        raise UsageError(f"{host.name} has no simulated ports", hint="lab up --hardware PROFILE gives nodes some")
-    from hpcadmin.lab import hardware  # noqa: PLC0415
-    known = [nic.name for nic in hardware.load_profile(host.hardware).nics]
+    known = [nic.name for nic in _profile(host, "ports").nics]
     if port not in known:
         raise UsageError(f"{host.name} has no RDMA device {port}", hint=f"it has {', '.join(known) or 'none'}")
 
