@@ -1,0 +1,1 @@
+"""One file a channel; a file that is put here is a channel, by its name."""
