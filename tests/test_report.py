@@ -5,9 +5,11 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -124,19 +126,20 @@ class Page(HTMLParser):
 def harmless(text: str) -> Page:
     page = Page(text)
     assert not {tag for tag, _ in page.tags} & {
-        "script", "iframe", "object", "embed", "img", "link", "form", "svg", "base", "audio", "video"}
+        "script", "iframe", "object", "embed", "img", "link", "form", "foreignobject", "use", "base", "audio", "video"}
     for _, attrs in page.tags:
         assert not any(name.startswith("on") or name in ("src", "srcset", "action", "style") for name in attrs)
         assert not (attrs.get("href") or "").lower().startswith(("http", "javascript", "data", "file", "//", "/"))
     assert "@import" not in text
-    assert "url(" not in text
+    assert "url(" not in text.replace("{ fill: url(#unmeasured); }", "")       # a pattern of the page itself
     return page
 
 
 # --- the forms
 
 def test_formats_are_found_by_listing_the_folder() -> None:
-    assert list(formats()) == ["csv", "html", "json", "table"]
+    assert list(formats()) == [
+        "csv", "html", "json", "junit", "markdown", "prometheus", "table", "xlsx"]
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -153,6 +156,36 @@ def test_the_table_is_this_text(name: str, tmp_path: Path) -> None:
 def test_the_table_fits_the_width(width: int, tmp_path: Path) -> None:
     text = report(throttled(tmp_path / "run"), "table", Options(width=width))
     assert all(len(line) <= width for line in text.splitlines()[:-1]), text
+
+
+def test_long_lists_of_nodes_are_cut_or_broken_at_commas(tmp_path: Path) -> None:
+    nodes = tuple(f"gpu{i:04d}" for i in range(1, 200, 2))
+    results = [TestResult(PlannedTest(f"t{i}", "node_ready", Subject((n,)), (), 2), error="no answer")
+               for i, n in enumerate(nodes)]
+    path = write_run(tmp_path / "run", results, nodes, exit_status=None)
+    text = report(path, "table", Options(width=80))
+    assert "…] (100 nodes)" in text
+    assert len(text.splitlines()) < 50
+    whole = report(path, "table", Options(width=80, everything=True))
+    for listing in (text, whole):
+        assert all(len(line) <= 80 for line in listing.splitlines()[:-1])
+    rows = whole.partition("\nVerdicts")[2].partition("\nCoverage")[0]
+    assert all(len(n) == 4 for n in re.findall(r"(?<=[,\[ ])[0-9]+(?=[,\]])|^ +([0-9]+)", rows, re.MULTILINE) if n)
+    assert all(n[3:] in rows for n in nodes)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_the_width_in_chinese(width: int, tmp_path: Path) -> None:
+    words = "节点的网络带宽太低请检查网卡和电缆" * 12
+    verdict = Verdict("带宽检查", Subject(("node01",)), Status.FAIL, words)
+    path = write_run(tmp_path / "run", [], names(1), verdicts=[verdict], notes=(words,), cluster="集群",
+                     exit_status=None)
+    for everything in (False, True):
+        text = report(path, "table", Options(width=width, everything=everything))
+        assert words[:10] in text
+        assert "\ue000" not in text
+        for line in text.splitlines()[:-1]:
+            assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line) <= width, line
 
 
 def test_colours_only_when_asked_for(tmp_path: Path) -> None:
@@ -314,8 +347,8 @@ def test_verdicts_known_from_the_plan_count(tmp_path: Path) -> None:
 def test_nothing_at_all(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", [], (), entries=(), exit_status=None)
     assert summarise(read_run(path)).status == 3
-    for name in formats():
-        report(path, name)
+    for form in formats().values():
+        assert form.content(read_run(path))
 
 
 # --- hostile text
@@ -390,16 +423,42 @@ def test_sixty_four_nodes(tmp_path: Path) -> None:
     page = harmless(text)
     for a, b in itertools.combinations(nodes, 2):
         assert f"{a} - {b}" in page.text or f"{b} - {a}" in page.text
-    assert sum(tag == "td" and "bad" in (attrs.get("class") or "").split() for tag, attrs in page.tags) == 2 * 63
+    assert sum(attrs.get("class") == "badbox" and attrs["width"] != "14" for _, attrs in page.tags) == 2 * 63
 
 
 @pytest.mark.deep
-def test_more_nodes_than_a_matrix_can_hold(tmp_path: Path) -> None:
+def test_more_nodes_than_a_map_of_pairs_can_hold(tmp_path: Path) -> None:
     nodes = names(66)
-    path = write_run(tmp_path / "run", pair_results(lambda _a, _b: 48000.0, nodes), nodes)
+    leaves = {n: f"leaf{i // 11}" for i, n in enumerate(nodes)}
+    path = write_run(tmp_path / "run", pair_results(lambda _a, _b: 48000.0, nodes), nodes, plan={"leaves": leaves})
     page = harmless(report(path, "html"))
-    assert "each node's pairs in numbers" in page.text
-    assert not any("matrix" in (attrs.get("class") or "") for _, attrs in page.tags)
+    assert "each leaf switch's pairs" in page.text
+    assert sum(tag == "rect" and (attrs.get("class") or "")[:1] == "h" and "stroke" not in attrs
+               for tag, attrs in page.tags) == 6 * 6
+
+
+def test_a_pair_that_was_not_measured_is_not_as_usual(tmp_path: Path) -> None:
+    nodes = names(4)
+    results = pair_results(lambda a, b: 900.0, nodes)[:4]
+    page = harmless(report(write_run(tmp_path / "run", results, nodes), "html"))
+    tiles = [attrs.get("class") for tag, attrs in page.tags if tag == "rect" and "stroke" not in attrs]
+    assert tiles.count("h0") == 2 * 4
+    assert "none" in tiles                                                     # behind the two that are missing
+
+
+def test_a_page_of_a_large_run_has_the_worst_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hpcadmin.report import html
+    monkeypatch.setattr(html, "_MOST_ROWS", 20)
+    monkeypatch.setattr(html, "_LEAST_ROWS", 10)
+    nodes = names(8)
+    values = {pair: 800.0 + i for i, pair in enumerate(itertools.combinations(nodes, 2))}
+    values["node04", "node07"] = 50.0
+    page = harmless(report(write_run(tmp_path / "run", pair_results(lambda a, b: values[a, b], nodes), nodes), "html"))
+    assert re.search(r"The worst verdicts of mpi_pingpong \(10 of 2[89];", page.text)
+    shown = page.text.split("The worst verdicts of mpi_pingpong")[1]
+    assert "node04 - node07" in shown
+    assert "node01 - node02" in shown                                          # the worst of those that passed
+    assert "node07 - node08" not in shown
 
 
 def test_the_table_needs_neither_pandas_nor_jinja2(tmp_path: Path) -> None:
@@ -424,8 +483,8 @@ def test_derived_limits_are_said_to_be_derived_in_every_form(good: bool, tmp_pat
     run = read_run(path)
     assert {(v.status, v.basis) for v in run.verdicts if v.check == "mpi_pingpong"} == {
         (Status.PASS if good else Status.FAIL, "derived")}
-    for name, form in formats().items():
-        text = form.render(run, Options(width=100))
+    for name in sorted(set(formats()) - {"prometheus", "xlsx"}):         # numbers alone; as in csv
+        text = formats()[name].render(run, Options(width=100))
         assert "derived: port mlx5_0 of 100 Gb/s" in text if name in ("csv", "json") else "(derived)" in text, name
 
 
@@ -457,3 +516,15 @@ def test_a_pair_that_its_peers_accuse_is_not_held_against_the_partner_of_who_is_
     assert [(r.status, r.why) for r in rows] == [(Status.FAIL, "named by a finding"),
                                                  (rows[1].status, "failed only with node01")]
     assert rows[1].status is not Status.FAIL
+
+
+def test_a_pair_that_was_not_run_for_the_partners_sake_is_the_partners(tmp_path: Path) -> None:
+    pair = Verdict("pp", Subject(("node01", "node02")), Status.NOT_RUN, "node02 not free within 5 s", test="t1",
+                   basis="plan")
+    good = Verdict("pp", Subject(("node01", "node03")), Status.PASS, test="t2")
+    run = read_run(write_run(tmp_path / "r", [], names(3), verdicts=[pair, good]))
+    rows = {r.node: (r.status, r.why) for r in summarise(run).nodes}
+    assert rows["node01"] == (Status.PASS, "not tested with node02")
+    assert rows["node02"] == (Status.NOT_RUN, "pp: node02 not free within 5 s")
+    alone = read_run(write_run(tmp_path / "s", [], names(2), verdicts=[pair]))
+    assert summarise(alone).nodes[0].status is Status.NOT_RUN        # nothing else was tested of it

@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from made_runs import names, node_results, pair_results, write_run
 from hpcadmin import cli
 
 N4 = names(4)
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def test_the_last_run_is_shown_and_its_result_is_the_status(runs: Path, capsys: 
     (["--run", "20260730"], "beginning of 4 runs"),
     (["--run", "./nowhere"], "is not a run folder"),
     (["--run", ".."], "is not a run folder"),
-    (["--format", "docx"], "known are csv, html, json, table"),
+    (["--format", "docx"], "known are csv, html, json, junit, markdown, prometheus, table, xlsx"),
     (["--format", "html", "-o", "/nowhere/x.html"], "cannot be written"),
 ])
 def test_what_cannot_be_done_is_one_line(args: list[str], says: str, runs: Path, capsys: pytest.CaptureFixture[str],
@@ -80,6 +85,26 @@ def test_a_page_elsewhere_links_back(runs: Path, tmp_path: Path, capsys: pytest.
     (runs / "20260730-101500-network/jobs/2/node01.log").write_text("raw")
     call(capsys, "report", "--format", "html", "--run", "20260730-1015", "-o", "page.html")
     assert 'href="runs/20260730-101500-network/jobs/2/node01.log"' in (tmp_path / "page.html").read_text()
+
+
+def test_a_folder_without_a_time_in_its_name_is_not_the_last(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("zzz", "last"):
+        write_run(runs / name, node_results(N4), N4)
+    for args in (("runs", "show"), ("runs", "show", "last")):
+        assert "20260730-102000-network-10" in call(capsys, *args)[1]
+    assert "zzz" in call(capsys, "runs", "show", "zzz")[1]
+
+
+def test_a_device_and_a_folder_are_not_replaced(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As root, -o /dev/null would leave the system without it."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "fifo")
+    for name, says in (("fifo", "is not a regular file"), ("link", "is not a regular file"), ("folder", "is a folder")):
+        status, _, err = call(capsys, "report", "--format", "csv", "-o", str(tmp_path / name))
+        assert (status, says in err) == (2, True), err
+    assert (tmp_path / "fifo").is_fifo()
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_csv_and_json(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,3 +156,19 @@ def test_a_run_is_judged_again_by_todays_limits(runs: Path, tmp_path: Path, caps
     status, out, _ = call(capsys, "--site", str(site), "runs", "judge", "20260730-102000-network-10")
     assert status == 1                                      # the peers still accuse node03
     assert sum(line.split()[:2] == ["FAIL", "PASS"] for line in out.splitlines()) == 3
+
+
+def test_who_reads_the_first_lines_only_gets_the_runs_exit_status(runs: Path) -> None:
+    """`report | head` of a run that failed is not 0."""
+    line = f"{shlex.quote(sys.executable)} -m hpcadmin report --format csv | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_what_the_terminal_has_no_sign_for_is_written_as_its_number(runs: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "hpcadmin", "report"], capture_output=True,
+                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "0",
+                                                       "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0"})
+    assert (done.returncode, done.stderr) == (1, "")
+    assert " \\xb7 suite network" in done.stdout

@@ -1,27 +1,40 @@
-"""The page: self-contained, without scripts, every node and pair, limits with their source, links to raw outputs."""
+"""The page: self-contained, without scripts, maps of all pairs, limits with their source, links to raw outputs.
+
+Under 10 MB also for 1,000 nodes: of a large run the worst verdicts of each check stand on it.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hpcadmin.check import Limit, Scope, Status, Verdict
+from hpcadmin.check import Limit, Status, Verdict
 from hpcadmin.hosts import fold
+from hpcadmin.inventory import natural
 from hpcadmin.judge import BY_LIMIT
 from hpcadmin.model import Group
+from hpcadmin.report import again as retested
 from hpcadmin.report.base import Options, ReportFormat
-from hpcadmin.report.matrix import MOST_NODES, SHADES, Matrix, matrices
 from hpcadmin.report.summary import CheckRow, Summary, measurement_name, shown, summarise
 from hpcadmin.report.times import duration, local_time
 from hpcadmin.resources import data_dir
-from hpcadmin.rundata import Run
+from hpcadmin.rundata import Finding, Run
 from hpcadmin.text import number, printable
+
+if TYPE_CHECKING:
+    from hpcadmin.handover.model import HeatMap, Table
 
 _MOST_CHARACTERS = 1000     # of one text on the page; the raw output is linked
 _OPEN_ROWS = 40             # tables of more rows start folded
+_MOST_ROWS = 15_000         # verdicts on the page; of more, each check gets its share, and the worst are shown
+_LEAST_ROWS = 100           # of a check
+_MOST_FINDINGS = 200
+_MOST_AGAIN = 500
+_MOST_FILES = 2000
 
 
 def render(run: Run, options: Options = Options()) -> str:  # noqa: B008
@@ -29,8 +42,15 @@ def render(run: Run, options: Options = Options()) -> str:  # noqa: B008
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("conf_templates")), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_clean)
+    from hpcadmin.handover.page import css_text  # noqa: PLC0415  (only pages pay)
+    from hpcadmin.handover.page import shown as in_words  # noqa: PLC0415
+    from hpcadmin.handover.texts import Words  # noqa: PLC0415
+    words = Words("en")
     environment.filters["status_class"] = status_class
-    return environment.get_template("report.html.j2").render(view(run, options))
+    environment.filters["say"] = words.say
+    environment.filters["css_text"] = css_text
+    environment.filters["cell"] = lambda cell, column: in_words(cell, column, words)
+    return environment.get_template("report.html.j2").render(view(run, options), t=words)
 
 
 FORMAT = ReportFormat("html", ".html", render, in_folder=True)
@@ -67,8 +87,9 @@ class Section:
     row: CheckRow
     anchor: str
     limits: tuple[Limit, ...]
-    matrices: tuple[Matrix, ...]
+    maps: tuple[tuple[HeatMap, tuple[Table, ...]], ...]
     rows: tuple[Row, ...]
+    total: int
     folded: bool
 
 
@@ -76,40 +97,63 @@ def view(run: Run, options: Options) -> dict[str, Any]:
     summary = summarise(run)
     links = _Links(run, options.link_base)
     m = run.manifest
+    again, files = _again(run), links.files()
     return {
         "summary": summary, "manifest": m, "run": run, "started": local_time(m.started), "ended": local_time(m.ended),
         "took": duration(m.started, m.ended), "hostlist": fold(m.nodes), "command": " ".join(m.command),
-        "coverage": _coverage(run, summary), "findings": [(f, _finding_links(f.tests, run, links))
-                                                          for f in summary.findings],
-        "sections": _sections(run, summary, links), "shades": _legend(), "most_nodes": MOST_NODES,
-        "again": _again(run), "files": links.files(), "groups": _groups(run),
+        "coverage": _coverage(run), "findings": _findings(run, summary, links), "findings_total": len(summary.findings),
+        "sections": _sections(run, summary, links), "again": again[:_MOST_AGAIN], "again_total": len(again),
+        "acceptance": _acceptance(run),
+        "files": files[:_MOST_FILES], "files_total": len(files), "groups": _groups(run),
+        "nodes": sorted(summary.nodes, key=lambda r: (-r.status.rank, natural(r.node))),
     }
 
 
-def _coverage(run: Run, summary: Summary) -> list[tuple[str, int, str]]:
-    """Counts of nodes with their names: asked for, tested, failed, not tested."""
-    asked = list(run.manifest.nodes)
-    tested = [r.node for r in summary.nodes if r.tests and r.status is not Status.NOT_RUN]
-    failed = [r.node for r in summary.nodes if r.status in (Status.FAIL, Status.ERROR)]
-    untested = [n for n in asked if n not in set(tested)]
-    rows = [("asked for", asked), ("tested", tested), ("failed", failed), ("not tested", untested)]
-    return [(label, len(nodes), fold(nodes)) for label, nodes in rows]
+def _coverage(run: Run) -> list[tuple[str, int, int, str, str]]:
+    """Of nodes, GPUs, ports and paths: kind, expected, tested, which failed, which were not tested and why. As the
+    handover document has it."""
+    from hpcadmin.handover.shown import run_coverage  # noqa: PLC0415  (only pages pay)
+    return [(c.kind, c.expected, c.tested, f"{len(c.failed)}: {_names(c.failed)}" if c.failed else "0",
+             "; ".join(filter(None, [c.note, *(f"{len(gone.what)}: {_names(gone.what)} ({gone.reason})"
+                                               for gone in c.not_tested)])) or "0") for c in run_coverage(run)]
+
+
+def _names(names: Sequence[str]) -> str:
+    if all(" " not in n for n in names):
+        return fold(names)
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+
+
+def _findings(run: Run, summary: Summary, links: _Links) -> list[tuple[Finding, tuple[tuple[str, str], ...]]]:
+    return [(f, _finding_links(f.tests, run, links)) for f in summary.findings[:_MOST_FINDINGS]]
+
+
+def _acceptance(run: Run) -> dict[str, Any] | None:
+    if run.acceptance is None:
+        return None
+    rows = retested.again_rows(run.acceptance)
+    return {"runs": retested.runs_of(run.acceptance), "swaps": retested.swap_lines(run.acceptance),
+            "counted": retested.counted(run.acceptance), "rows": rows[:_MOST_AGAIN],
+            "more": max(0, len(rows) - _MOST_AGAIN)}
 
 
 def _sections(run: Run, summary: Summary, links: _Links) -> list[Section]:
     by_check: dict[str, list[Verdict]] = {}
     for v in summary.verdicts:
         by_check.setdefault(v.check, []).append(v)
+    from hpcadmin.handover.results import pair_maps, values_of  # noqa: PLC0415  (only pages pay)
+    rows = [r for r in summary.checks if r.status.counts]
+    most = max(_LEAST_ROWS, _MOST_ROWS // max(1, len(rows))) if len(summary.verdicts) > _MOST_ROWS else _MOST_ROWS
     sections = []
-    for number_, row in enumerate(summary.checks, 1):
-        found = by_check.get("" if row.check == "(whole node)" else row.check, [])
-        if not row.status.counts:
-            continue
-        ordered = sorted(found, key=lambda v: (-v.status.rank, v.subject.nodes, v.subject.device))
+    for number_, row in enumerate(rows, 1):
+        found, name = by_check.get("" if row.check == "(whole node)" else row.check, []), f"check-{number_}"
         limits = tuple(dict.fromkeys(v.limit for v in found if v.limit))
-        pairs = row.scope is Scope.PAIR or (row.scope is None and any(len(v.subject.nodes) == 2 for v in found))
-        sections.append(Section(row, f"check-{number_}", limits, tuple(matrices(found)) if pairs else (),
-                                tuple(_row(v, links) for v in ordered), len(ordered) > _OPEN_ROWS))
+        groups = values_of(found)
+        place = {id(v): n for g in groups for n, v in enumerate(g.found)} if len(found) > most else {}
+        ordered = sorted(found, key=lambda v: (-v.status.rank, place.get(id(v), 0), v.subject.nodes, v.subject.device))
+        maps = tuple(pair_maps(name, row, found, groups, run.plan.leaves if run.plan else {}))
+        sections.append(Section(row, name, limits, maps, tuple(_row(v, links) for v in ordered[:most]), len(ordered),
+                                len(ordered) > _OPEN_ROWS))
     return sections
 
 
@@ -129,12 +173,6 @@ def _row(v: Verdict, links: _Links) -> Row:
     where = str(v.subject) if len(v.subject.nodes) <= 2 else f"{fold(v.subject.nodes)} {v.subject.device}".strip()
     return Row(v.status, where, measurement_name(m) if m else "", number(m.value) if m else "", m.unit if m else "",
                judged, reason, v.attempt, links.of(v.outputs))
-
-
-def _legend() -> list[tuple[int, str]]:
-    """What the shades mean, for values of which more is better and for times alike."""
-    worse = [f"{1 - edge:.0%} worse" for edge in SHADES[:-1]]
-    return list(enumerate(["as usual or better", *worse, "half as good or less"]))
 
 
 def _again(run: Run) -> list[dict[str, str]]:
@@ -183,6 +221,7 @@ class _Links:
     """Addresses of raw outputs, relative to the page; only for files that are really in the run folder."""
 
     def __init__(self, run: Run, base: str) -> None:
+        self._run = run
         self._root = run.path
         self._base = f"{quote(base)}/" if base else ""
         self._known: dict[str, str] = {}
@@ -198,9 +237,10 @@ class _Links:
         if path not in self._known:
             parts = PurePosixPath(path).parts
             safe = bool(parts) and not path.startswith("/") and ".." not in parts and path.isprintable()
-            file = self._root / path if safe else None
+            file = self._run.file(path) if safe else None
             there = file is not None and not file.is_symlink() and file.is_file()
-            self._known[path] = f"{self._base}{quote(str(PurePosixPath(path)))}" if there else ""
+            beside = os.path.relpath(file, self._root) if file is not None and there else ""
+            self._known[path] = f"{self._base}{quote(beside)}" if beside else ""
         return self._known[path]
 
     def files(self) -> list[tuple[str, str]]:

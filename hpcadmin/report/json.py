@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from hpcadmin.records import to_plain
+from hpcadmin.records import dumps, to_plain
 from hpcadmin.report.base import Options, ReportFormat
 from hpcadmin.report.summary import Summary, summarise
 from hpcadmin.rundata import Run
@@ -14,11 +15,34 @@ REPORT_SCHEMA = 1
 
 
 def render(run: Run, options: Options = Options()) -> str:  # noqa: B008
-    """Non-ASCII characters are escaped, so that no text of a node can act on a terminal that shows this."""
-    return json.dumps(document(run), indent=1, allow_nan=False) + "\n"
+    return "".join(parts(run, options))
 
 
-def document(run: Run) -> dict[str, Any]:
+def parts(run: Run, options: Options = Options()) -> Iterator[str]:  # noqa: B008
+    """Non-ASCII characters are escaped, so that no text of a node can act on a terminal that shows this.
+
+    A record a line where there are many: half a million of them are never in memory as one text.
+    """
+    lead = "{\n "
+    for name, value in _document(run).items():
+        yield f"{lead}{json.dumps(name)}: "
+        lead = ",\n "
+        if isinstance(value, tuple):
+            for number, item in enumerate(value):
+                yield f"{',' if number else '['}\n  {_line(item)}"
+            yield "\n ]" if value else "[]"
+        else:
+            yield json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n ")
+    yield "\n}\n"
+
+
+def _line(record: object) -> str:
+    text = dumps(record)
+    return text if text.isascii() else json.dumps(to_plain(record), allow_nan=False)
+
+
+def _document(run: Run) -> dict[str, Any]:
+    """Plain values, but for tuples of records."""
     summary = summarise(run)
     return {
         "schema": REPORT_SCHEMA, "kind": "hpcadmin-report", "run": run.manifest.run_id, "folder": str(run.path),
@@ -26,9 +50,9 @@ def document(run: Run) -> dict[str, Any]:
                    "counts": {status.value: count for status, count in summary.counts.items()}},
         "simulated": summary.simulated, "notes": list(summary.notes), "problems": list(summary.problems),
         "findings": to_plain(summary.findings), "checks": [_check(summary, i) for i in range(len(summary.checks))],
-        "nodes": to_plain(summary.nodes), "verdicts": to_plain(summary.verdicts),
-        "measurements": to_plain(run.measured), "limits": to_plain(run.limits), "manifest": to_plain(run.manifest),
-        "plan": to_plain(run.plan), "inventory": to_plain(run.inventory),
+        "nodes": summary.nodes, "coverage": to_plain(run.coverage), "verdicts": summary.verdicts,
+        "measurements": run.measured, "limits": run.limits, "manifest": to_plain(run.manifest),
+        "plan": to_plain(run.plan), "inventory": to_plain(run.inventory), "acceptance": to_plain(run.acceptance),
     }
 
 
@@ -43,4 +67,4 @@ def _check(summary: Summary, index: int) -> dict[str, Any]:
     }
 
 
-FORMAT = ReportFormat("json", ".json", render)
+FORMAT = ReportFormat("json", ".json", render, parts=parts)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import statistics
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcadmin.check import Limit, Measurement, Scope, Status, Subject, Verdict
 from hpcadmin.peers import lower_is_better, number_problem
 from hpcadmin.rundata import Finding, Run, exit_status
-from hpcadmin.text import byte_size, number, plural
+from hpcadmin.text import byte_size, number, plural, told_words
 
 _NOT_TESTED = " not tested"
 _STATES = {
-    "complete": "", "interrupted": "the run was interrupted", "failed": "the run could not be carried through",
+    "complete": "", "interrupted": "the run was interrupted", "cancelled": "the run was cancelled",
+    "failed": "the run could not be carried through",
     "running": "the run has not ended, or was killed",
 }
 
@@ -87,13 +89,25 @@ class Summary:
         return {t: f.nodes[0] for f in self.findings if len(f.nodes) == 1 for t in f.tests}
 
 
+_made: dict[int, Summary] = {}       # of runs that are still in use, by identity: a report asks more than once
+
+
 def summarise(run: Run) -> Summary:
+    found = _made.get(id(run))
+    if found is None:
+        found = _made[id(run)] = _summarise(run)
+        weakref.finalize(run, _made.pop, id(run), None)
+    return found
+
+
+def _summarise(run: Run) -> Summary:
     verdicts = complete_verdicts(run)
     problems = list(run.problems)
     state = _STATES.get(run.manifest.state, f"the run's state is unknown ({run.manifest.state!r})")
     finished = not state and not problems and run.plan is not None
     status = exit_status(verdicts, finished=finished)
-    if not state and run.manifest.exit_status is not None and run.manifest.exit_status != status:
+    by_content = exit_status(verdicts, finished=run.plan is not None)      # 3 for its problems alone is told by these
+    if not state and run.manifest.exit_status is not None and run.manifest.exit_status not in (status, by_content):
         problems.append(f"the manifest says exit status {run.manifest.exit_status}, the folder's content {status}")
         status = status or 3
     checks = _checks(run, verdicts)
@@ -148,7 +162,8 @@ def complete_verdicts(run: Run) -> tuple[Verdict, ...]:
     plan = run.plan
     if plan is None:
         return tuple(found)
-    have = set(found)
+    alike = {(v.check, v.status) for v in plan.verdicts}
+    have = {v for v in found if (v.check, v.status) in alike} if alike else set()
     found += [v for v in plan.verdicts if v not in have]
     tests = {v.test for v in found if v.test}
     for test in plan.tests:
@@ -175,6 +190,12 @@ def worst(statuses: Iterable[Status], default: Status = Status.NOT_RUN) -> Statu
     return max(statuses, key=lambda s: s.rank, default=default)
 
 
+def _keep_worst(found: dict[object, Status], key: object, status: Status) -> None:
+    before = found.get(key)
+    if before is None or status.rank > before.rank:
+        found[key] = status
+
+
 def _checks(run: Run, verdicts: Sequence[Verdict]) -> tuple[CheckRow, ...]:
     by_check: dict[str, list[Verdict]] = {e.check: [] for e in run.plan.entries} if run.plan else {}
     for v in verdicts:
@@ -189,7 +210,7 @@ def _checks(run: Run, verdicts: Sequence[Verdict]) -> tuple[CheckRow, ...]:
         for v in found:
             key = v.test or (None if v.basis == "peers" else v.subject)
             if key is not None and v.status.counts:
-                tests[key] = worst([v.status, tests.get(key, v.status)])
+                _keep_worst(tests, key, v.status)
         counts: dict[Status, int] = {}
         for status in tests.values():
             counts[status] = counts.get(status, 0) + 1
@@ -281,14 +302,18 @@ def _node(node: str, verdicts: Sequence[Verdict], by_node: Mapping[str, list[Fin
           explained: Mapping[str, list[Finding]]) -> NodeRow:
     named = by_node.get(node, [])
     tests: dict[object, Status] = {}
-    statuses, others, reasons = [f.status for f in named], [], []
+    statuses, others, reasons, absent = [f.status for f in named], [], [], []
     for v in verdicts:
-        key: object = v.test or (v.check, v.subject, v.basis)
+        key = v.test or (v.check, v.subject, v.basis)
         if v.status.counts and v.basis != "peers":
-            tests[key] = worst([v.status, tests.get(key, v.status)])
+            _keep_worst(tests, key, v.status)
         causes = _causes(v, node, by_node, explained) if v.status in (Status.FAIL, Status.ERROR) else ()
         if causes and all(node not in f.nodes for f in causes):
             others += [n for f in causes for n in f.nodes]
+            continue
+        gone = [n for n in v.subject.nodes if n in told_words(v.reason)] if v.status is Status.NOT_RUN else []
+        if gone and node not in gone:
+            absent += gone
             continue
         statuses.append(v.status)
         if v.status is Status.UNJUDGED and not named:
@@ -302,6 +327,9 @@ def _node(node: str, verdicts: Sequence[Verdict], by_node: Mapping[str, list[Fin
     if others:
         why.append(f"failed only with {', '.join(dict.fromkeys(others))}" if len(set(others)) < 4
                    else f"failed only with {len(set(others))} nodes that are named")
-    counting = [s for s in statuses if s.counts]
+    if absent:
+        why.append(f"not tested with {', '.join(dict.fromkeys(absent))}" if len(set(absent)) < 4
+                   else f"not tested with {len(set(absent))} nodes")
+    counting = [s for s in statuses if s.counts] or [Status.NOT_RUN] * bool(absent)
     passed = sum(s in (Status.PASS, Status.WARN) for s in tests.values())
     return NodeRow(node, worst(counting), len(tests), passed, "; ".join(why) or ("" if counting else "no test"))
