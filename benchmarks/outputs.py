@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,13 +36,16 @@ from hpcadmin.model import Gpu, Inventory, Nic, Node  # noqa: E402
 from hpcadmin.plan import make_plan  # noqa: E402
 from hpcadmin.plan_facts import Facts  # noqa: E402
 from hpcadmin.registry import Suite, SuiteEntry, load_checks  # noqa: E402
-from hpcadmin.run import _Run  # noqa: E402
 from hpcadmin.run_folder import create_run  # noqa: E402
 from hpcadmin.run_job import JobRun  # noqa: E402
+from hpcadmin.run_kept import Ground  # noqa: E402
+from hpcadmin.run_phases import Phases  # noqa: E402
 from hpcadmin.run_progress import Progress  # noqa: E402
-from hpcadmin.rundata import Plan  # noqa: E402
+from hpcadmin.run_session import Request  # noqa: E402
+from hpcadmin.run_stop import Stop  # noqa: E402
+from hpcadmin.run_submit import Desk  # noqa: E402
 from hpcadmin.site import Site  # noqa: E402
-from hpcadmin.slurm.script import JobOptions  # noqa: E402
+from hpcadmin.slurm.client import Partition  # noqa: E402
 
 ROUNDS = 7
 CHECKS = {name: replace(check, again_after_load=False) for name, check in load_checks().items()}
@@ -102,14 +104,14 @@ def texts(check: str) -> list[str]:
     return [sample(check, {"node_ready": "ok.out", "ib_links": "eight_ports.out"}[check]).replace("node02", "{0}")]
 
 
-def logs(plan: Plan, folder: Path, names: list[str]) -> tuple[int, int]:
+def logs(run: JobRun, names: list[str]) -> tuple[int, int]:
     """Write every log as the nodes would; (outputs, bytes)."""
     made = {check: texts(check) for check in USED}
     place = {name: n for n, name in enumerate(names)}
     count = size = 0
     each: dict[str, list[bytes]] = {name: [] for name in names}
-    with (folder / "driver.log").open("wb") as driver:
-        for test in plan.tests:
+    with (run.folder / "driver.log").open("wb") as driver:
+        for test in run.tests.values():
             for number, step in enumerate(test.steps):
                 node = step.nodes[0]
                 text = made[test.check][number].replace("{0}", node).replace("{1}", f"{place[node]:08d}")
@@ -121,22 +123,25 @@ def logs(plan: Plan, folder: Path, names: list[str]) -> tuple[int, int]:
                 else:
                     driver.write(raw)
     for name, frames in each.items():
-        (folder / f"{name}.log").write_bytes(b"".join(frames))
+        (run.folder / f"{name}.log").write_bytes(b"".join(frames))
     return count, size
 
 
 def prepare(names: list[str], folder: Path) -> tuple[Any, JobRun, str]:
     """A run whose job is over, and the head of the table."""
     site = Site()
-    session = SimpleNamespace(checks=CHECKS, suite=SUITE, progress=Progress(quiet=True), client=None, site=site,
-                              limits=tuple(x for x in load_limits(site) if x.check in USED), accepted=inventory(names))
-    run = _Run(session, create_run(folder, suite=SUITE.name, nodes=tuple(names), command=()))  # type: ignore[arg-type]
-    run.facts = facts(names)
-    run.plan = make_plan(SUITE, CHECKS, run.facts, names)
+    progress = Progress(quiet=True)
+    limits = tuple(x for x in load_limits(site) if x.check in USED)
+    made = create_run(folder, suite=SUITE.name, nodes=tuple(names), command=())
+    desk = Desk(made, None, progress, Stop(made.path), request=Request(), checks=CHECKS)  # type: ignore[arg-type]
+    run = Phases(made, desk, CHECKS, limits, progress)
+    known = facts(names)
+    ground = Ground(known, Partition("main"), (), "")
+    run.set_plan(make_plan(SUITE, CHECKS, known, names), ground, inventory(names))
+    assert run.plan is not None
     (job,) = run.plan.jobs
-    jobrun = JobRun(None, job, {t.id: t for t in run.plan.tests}, JobOptions("benchmark"),  # type: ignore[arg-type]
-                    run.folder.job_dir(job.number), session.progress)
-    count, size = logs(run.plan, jobrun.folder, names)
+    jobrun = desk.make(job, {t.id: t for t in run.plan.tests}, ground)
+    count, size = logs(jobrun, names)
     return run, jobrun, f"{len(names):,} nodes, {count:,} outputs, {size / 1e6:,.0f} MB"
 
 
@@ -162,7 +167,7 @@ def measure(run: Any, jobrun: JobRun) -> list[tuple[str, float, float, int]]:
             pass
 
     step("read, parsed, measurements written", read)
-    step("judged, verdicts written", lambda: run._finish("complete"))
+    step("judged, verdicts written", lambda: run.finish("complete"))
     return found
 
 

@@ -4,7 +4,8 @@ That the step ran at all shows that Slurm can use the node. On the node a file i
 read back and compared; the time that the file server gave to the file is compared with the node's clock, in seconds.
 
 Measured: `node_name` and `hostname` (expected: as planned), `shared_dir` (expected: writable), `clock_offset` (s),
-`shared_free` and `tmp_free` (MiB), `uptime` (s, only shown).
+`shared_free` and `tmp_free` (MiB), `uptime` (s, only shown). Where nodes share nothing ([run] collect = "step", no
+shared_dir) there are no `shared_dir`, `shared_free` and `clock_offset`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ say uptime_s "$(cut -d' ' -f1 /proc/uptime)"
 before=$(date +%s) mtime=- shared=
 if [ -z "$1" ]; then
     shared='no shared directory is known'
+elif [ "$1" = - ]; then
+    shared='none is expected'
 elif file=$(mktemp "$1/.hpcadmin-ready-XXXXXXXX" 2>&1); then
     trap 'rm -f "$file"' 0
     before=$(date +%s)
@@ -62,7 +65,8 @@ def parse(outputs: Sequence[Output], context: Context) -> list[Measurement]:
     host = node.hostname if node.hostname and lib.same_host(told["hostname"], node.hostname) else told["hostname"]
     found = [
         Measurement("hostname", host, subject=subject, expected=node.hostname or None, key=bool(node.hostname)),
-        Measurement("shared_dir", told["shared_dir"], subject=subject, expected="writable"),
+        *([] if context.shared_dir == "-" else [
+            Measurement("shared_dir", told["shared_dir"], subject=subject, expected="writable")]),
         Measurement("uptime", lib.finite(told["uptime_s"], "uptime"), "s", subject=subject, key=False),
         Measurement("tmp_free", lib.integer(told["tmp_free_kib"], "space in /tmp") // 1024, "MiB", subject=subject),
     ]

@@ -52,9 +52,15 @@ _SERIALS = tuple(re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern i
     rf"<{_SERIAL_KEY}>\s{{0,8}}([A-Za-z0-9/.][^\s\"<>,]{{2,63}})\s{{0,8}}<",
     rf"\"{_SERIAL_KEY}\"\s{{0,8}}:\s{{0,8}}\"([^\"\s]{{3,64}})\"",
     rf"name=\"{_SERIAL_KEY}\" value=\"([^\"\s]{{3,64}})\"",
+    rf"'{_SERIAL_KEY}'\s{{0,8}}:\s{{0,8}}'([^'\s]{{3,64}})'",
+    r"(?<![A-Za-z_])(?:SN[ \t]{0,8}[:=]|S/N)[ \t]{0,20}\"?([A-Za-z0-9][^\s\"<>,]{3,63})",
+    r"(?<![A-Za-z_])(?:serial (?:number|no)|asset tag)[ \t]{2,60}([A-Za-z0-9][^\s\"<>,]{3,63})",   # mlxvpd's columns
 ))
 _EUI = re.compile(rf"(?:(?:node|port|system|sys|sysimg|ca|switch|image|hca)_?guid|\bguid\b)[^\n]{{0,24}}?(?:0x)?"
                   rf"({_H}{{16}})\b", re.IGNORECASE)
+_MAC = re.compile(rf"(?<![\w:-])(?:{_H}{{2}}[:-]){{5}}{_H}{{2}}(?![\w:-])")
+_CALLED_MAC = re.compile(rf"\bmac\b[^\n]{{0,24}}?\b(?:0x)?({_H}{{12}})\b", re.IGNORECASE)
+_BARE_MAC = re.compile(rf"(?:0[xX])?(?:{_H}{{12}}|{_H}{{4}}\.{_H}{{4}}\.{_H}{{4}})\Z")
 _UUID = rf"{_H}{{8}}-{_H}{{4}}-{_H}{{4}}-{_H}{{4}}-{_H}{{12}}(?!{_H})"
 _FORMS = re.compile("|".join((
     rf"(?P<uuid>(?<!{_H}){_UUID})",
@@ -125,17 +131,28 @@ class _Known:
     users: set[str] = field(default_factory=set)
     serials: set[str] = field(default_factory=set)
     guids: set[int] = field(default_factory=set)
+    macs: set[int] = field(default_factory=set)
+    any_case: set[str] = field(default_factory=set)      # hosts that were told to be ones
+    domains: set[str] = field(default_factory=set)       # of these
     tokens: set[str] = field(default_factory=set)        # frames of our own captures
 
 
 class Mask:
     """Reads all texts first, so that a name is known everywhere that is told in one place only."""
 
-    def __init__(self, texts: Mapping[str, str], key: bytes, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Mapping[str, str], key: bytes, hosts: Iterable[str] = (), users: Iterable[str] = (),
+                 ) -> None:
+        """hosts, users: names that are known to be in them; a host's in any case, and with its domain."""
         self._made = Pseudonyms(key)
         self._known = _Known()
         for name in hosts:
             self._add_host(name)
+            domain = name.partition(".")[2].lower()
+            if "." in domain and not domain.endswith(_PUBLIC):
+                self._known.domains.add(domain)
+        self._known.any_case = {name.lower() for name in self._known.hosts}
+        self._told = {name for name in users if len(name) > 3 and name not in _NO_USER}
+        self._known.users.update(name for name in users if name and name not in _NO_USER)
         for name, text in texts.items():
             for part in PurePosixPath(name).parts:
                 stem = part.partition(".")[0]
@@ -165,6 +182,8 @@ class Mask:
             known.serials.update(piece for value in pattern.findall(text) if not _NO_SERIAL.match(value)
                                  for piece in _PIECE.findall(value) if _is_serial(piece))
         known.guids.update(int(value, 16) for value in _EUI.findall(text))
+        known.macs.update(int(re.sub("[:-]", "", value), 16) for value in _MAC.findall(text))
+        known.macs.update(int(value, 16) for value in _CALLED_MAC.findall(text))
 
     def _add_host(self, name: str) -> None:
         prefix, bracket, _ = name.partition("[")
@@ -260,14 +279,31 @@ class Mask:
             return self._made.serial(word) + rest
         if word in known.tokens:
             return value
-        if word in known.users and self._is_user_here(match):
+        if _BARE_MAC.match(word):
+            return self._bare_mac(word) + rest
+        if word in self._told or (word in known.users and self._is_user_here(match)):
             return self._made.user(word) + rest
         if _DOMAIN.match(word) and not word.lower().endswith(_PUBLIC):
             first, _, domain = word.partition(".")
             return f"{self._made.host(first)}.{self._made.domain(domain)}{rest}"
+        domain = next((d for d in known.domains if f".{word.lower()}".endswith(f".{d}")), "")
+        if domain:
+            before = word[:-len(domain)].rstrip(".")
+            return f"{self._hosts_in(before)}{'.' if before else ''}{self._made.domain(domain)}{rest}"
         if self._is_numa(match):
             return value
         return self._hosts_in(word) + rest
+
+    def _bare_mac(self, word: str) -> str:
+        """Twelve digits, as firmware tools print them, or three groups of four, as switches do."""
+        prefix = word[:2] if word[1] in "xX" else ""
+        groups = word[len(prefix):]
+        digits = groups.replace(".", "")
+        if int(digits, 16) not in self._known.macs and ("." not in groups or digits.isdecimal()):
+            return word                     # of a version, a time, an address in memory
+        new = f"{self._made.mac(int(digits, 16)):012x}"
+        source = iter(new.upper() if digits.upper() == digits and digits.lower() != digits else new)
+        return prefix + "".join(char if char == "." else next(source) for char in groups)
 
     def _hosts_in(self, word: str) -> str:
         """Host names between dashes, dots and underscores are found too: node01-ib0, slurmd.node01.log."""
@@ -290,7 +326,7 @@ class Mask:
         return "".join(made)
 
     def _is_host(self, word: str) -> bool:
-        return word in self._known.hosts or (
+        return word in self._known.hosts or (word.lower() in self._known.any_case and not _DEVICE.match(word)) or (
             word[:1].isalpha() and not word.isalpha() and not self._known.shapes.isdisjoint(_shapes(word))
             and not _DEVICE.match(word))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hpcadmin.text import plural
 
@@ -104,6 +105,7 @@ def port_gbps(hardware: str) -> float | None:
     return max((float(r[1]) for r in rates if r), default=None) if "gb/sec" in hardware.casefold() else None
 
 
+@lru_cache(maxsize=4096)       # asked for each value of a table, and each time the same
 def ceiling(check: str, measurement: str, unit: str, hardware: str = "", *, ranks: int | None = None,
             nodes: int | None = None, both: bool = False) -> Ceiling | None:
     """The most that this value can be; None where nothing is known (times, counts, other hardware)."""

@@ -71,6 +71,7 @@ class Layout(str, Enum):
     PAIRS = "pairs"         # two nodes, in rounds in which no node is in two pairs
     RAILS = "rails"         # for each rail: pairs in rounds, or one GPU and its port on each of all nodes
     GROUPS = "groups"       # the first 2, 4, 8, … nodes, then all: a small group that fails explains a large one
+    LEAVES = "leaves"       # the nodes of each leaf switch, of each switch above, then all
     ALL = "all"             # all nodes together
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -10,6 +11,8 @@ from hpcadmin.errors import UsageError
 # Slurm's own names are letters, digits, '-', '_' and '.'; anything else would be data in somebody's command line.
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 MAX_HOSTS = 100_000
+_BRACKETS = re.compile(r"(?:\[[^\[\]]*\][^\s,\[\]]*)+")       # of one name
+_RANGES = re.compile(r"\[([^\[\]]*)\]")
 
 
 def is_node_name(name: str) -> bool:
@@ -26,6 +29,8 @@ def expand(hostlist: str) -> list[str]:
         NodeSet,
         NodeSetException,
     )
+    if _too_many(hostlist):         # ClusterShell would make all of them first
+        raise UsageError(f"hostlist {hostlist[:200]!r} has more than {MAX_HOSTS} names")
     try:
         nodes = NodeSet(hostlist, resolver=RESOLVER_NOGROUP) if hostlist.strip() else NodeSet()
         count = len(nodes)
@@ -40,6 +45,27 @@ def expand(hostlist: str) -> list[str]:
         if not is_node_name(name):
             raise UsageError(f"{name!r} in the hostlist is not a host name")
     return names
+
+
+def _too_many(hostlist: str) -> bool:
+    for name in _BRACKETS.findall(hostlist):
+        count = 1
+        for ranges in _RANGES.findall(name):
+            count *= sum(_count(*part.partition("/")[::2]) for part in ranges.split(","))
+        if count > MAX_HOSTS:
+            return True
+    return False
+
+
+def _count(ends: str, step: str) -> int:
+    low, dash, high = ends.partition("-")
+    return max(1, (_whole(high) - _whole(low)) // max(1, _whole(step)) + 1) if dash else 1
+
+
+def _whole(digits: str) -> int:
+    """0 for what is no number, which ClusterShell refuses; one of many digits is large."""
+    digits = digits.strip()
+    return int(digits[:18]) if digits.isascii() and digits.isdigit() else 0
 
 
 def fold(names: Iterable[str]) -> str:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from hpcadmin import records
+from hpcadmin.bus_order import bus_order
 from hpcadmin.check import NodeView, PortView
-from hpcadmin.conf.gpus import bus_order
-from hpcadmin.errors import StoreError
-from hpcadmin.files import MAX_READ_BYTES, read_bounded, read_lines, write_atomic_parts
-from hpcadmin.model import INVENTORY_SCHEMA, Cpu, Failed, Group, Inventory, Mount, Nic, Node, PciDevice
-from hpcadmin.oddones import find, signature_groups
+from hpcadmin.inventory_file import load, save
+from hpcadmin.model import Failed, Group, Inventory, Nic, Node
 from hpcadmin.sharing import Pool
 from hpcadmin.topology import Near, rails
 
-# What nodes have in common: one object for all of them.
-_SHARED: tuple[Any, ...] = (
-    Cpu, tuple[PciDevice, ...], tuple[Mount, ...], tuple[int, ...], tuple[str, ...], tuple[tuple[str, ...], ...],
-    Mapping[str, str],
-)
-_NODES = ',"nodes":['
+__all__ = ["build", "load", "save"]
 
 
 def build(nodes: Iterable[Node], failed: Iterable[Failed] = (), created: str = "",
@@ -31,6 +21,7 @@ def build(nodes: Iterable[Node], failed: Iterable[Failed] = (), created: str = "
 
     pool: that the nodes are of already.
     """
+    from hpcadmin.oddones import find  # noqa: PLC0415  (the readers of all tools come with it)
     ordered = tuple(sorted(nodes if pool else map(Pool().node, nodes), key=lambda node: natural(node.name)))
     return Inventory(
         nodes=ordered, groups=_groups(ordered), odd=find(ordered), created=created,
@@ -62,6 +53,7 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def _groups(nodes: Sequence[Node]) -> tuple[Group, ...]:
+    from hpcadmin.oddones import signature_groups  # noqa: PLC0415
     groups = []
     taken: dict[str, int] = {}
     for members in signature_groups(nodes):
@@ -123,70 +115,3 @@ def _port(nic: Nic, places: Mapping[str, tuple[int, Near]], numa: Mapping[int, t
         nic.rdma, 1 if nic.port is None else nic.port, nic.link_layer, nic.rate_gbps, nic.state, nic.netdev, nic.pci,
         nic.numa, numa.get(nic.numa, ()) if nic.numa is not None else (), rail, near.gpus[0] if near.gpus else None,
         nic.gid_index)
-
-
-def save(path: Path, inventory: Inventory) -> None:
-    """One line a node, without the fields that have their default value: ten thousand nodes are a large file."""
-    write_atomic_parts(path, _lines(inventory))
-
-
-def _lines(inventory: Inventory) -> Iterator[str]:
-    rest = records.to_plain(replace(inventory, nodes=()), sparse=True)
-    for name in ("nodes", "schema", "created"):
-        rest.pop(name, None)
-    yield records.dumps({"schema": inventory.schema, "created": inventory.created})[:-1] + _NODES + "\n"
-    last = len(inventory.nodes) - 1
-    writer = records.Writer()
-    for number, node in enumerate(inventory.nodes):
-        yield writer.dumps(node) + (",\n" if number < last else "\n")
-    yield f"]{',' if rest else ''}{records.dumps(rest)[1:]}\n"
-
-
-def load(path: Path) -> Inventory:
-    """Raises StoreError naming the file when it is missing, damaged or of another schema."""
-    with records.without_gc():
-        return _load_lines(path) or _check_schema(_load_whole(path), path)
-
-
-def _load_whole(path: Path) -> Inventory:
-    """However the JSON is laid out."""
-    raw = read_bounded(path, limit=MAX_READ_BYTES + 1)
-    if len(raw) > MAX_READ_BYTES:
-        raise StoreError(f"is larger than {MAX_READ_BYTES >> 20} MiB, and not laid out as hpcadmin writes it",
-                         where=str(path))
-    found: Inventory = records.Reader(_SHARED).loads(Inventory, raw.decode("utf-8", "replace"), where=str(path))
-    return found
-
-
-def _load_lines(path: Path) -> Inventory | None:
-    """An inventory as `save` writes it, node by node; None when it is laid out in another way."""
-    reader = records.Reader(_SHARED)
-    nodes: list[Node] = []
-    head, tail, more = "", "", True
-    for number, raw in enumerate(read_lines(path), 1):
-        line = raw.decode("utf-8", "replace").rstrip("\n")
-        if number == 1:
-            if not line.endswith(_NODES):
-                return None
-            head = line
-            _check_schema(reader.loads(Inventory, f"{head}]}}", where=f"{path}:1"), path)
-        elif tail:
-            return None
-        elif line.startswith("]") and not (more and nodes):
-            tail = line
-        elif line.startswith("]") or not more:
-            raise StoreError("a node or a comma is missing", where=f"{path}:{number}", hint="damaged")
-        else:
-            more = line.endswith(",")
-            nodes.append(reader.loads(Node, line[:-1] if more else line, where=f"{path}:{number}"))
-    if not tail:
-        raise StoreError("is cut off" if head else "is empty", where=str(path), hint="damaged")
-    found: Inventory = reader.loads(Inventory, head + tail, where=str(path))
-    return replace(found, nodes=tuple(nodes))
-
-
-def _check_schema(found: Inventory, path: Path) -> Inventory:
-    if found.schema != INVENTORY_SCHEMA:
-        raise StoreError(f"is an inventory of schema {found.schema}, known is {INVENTORY_SCHEMA}", where=str(path),
-                         hint="made by another version: run hpcadmin discover again")
-    return found

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from hpcadmin.check import Layout, Scope, Status, Subject, Verdict
 from hpcadmin.hosts import fold
-from hpcadmin.rundata import Finding, Plan
-from hpcadmin.text import number, plural
+from hpcadmin.rundata import NO_ANSWER, Finding, Plan
+from hpcadmin.text import number, plural, told_words
 
 _NEARLY_ALL = 0.8      # of a node's pairs must be bad before the node is accused and not the pairs
 _MOST_PAIRS = 10       # pairs that are named one by one, when no node explains them
@@ -32,14 +32,17 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
     pairs: dict[tuple[str, str], list[Verdict]] = {}
     single: list[Verdict] = []
     groups: list[Verdict] = []
+    case = _Case()
     for v in verdicts:
-        if len(v.subject.nodes) == 1:
+        gone = _gone(v)
+        if gone:                                # says nothing of its partners
+            case.accuse(gone).lost.append(v)
+        elif len(v.subject.nodes) == 1:
             single.append(v)
         elif len(v.subject.nodes) == 2 and (v.test in in_pairs or scopes.get(v.check, Scope.PAIR) is Scope.PAIR):
             pairs.setdefault((v.check, v.subject.device), []).append(v)
         elif len(v.subject.nodes) > 1 or v.status in _BAD:
             groups.append(v)
-    case = _Case()
     _node_verdicts(single, case)
     graphs = [_Graph(check, device, found, case) for (check, device), found in pairs.items()]
     left = [graph.solve() for graph in graphs]
@@ -58,11 +61,19 @@ def explain(verdicts: Sequence[Verdict], plan: Plan | None = None) -> list[Findi
     return case.findings()
 
 
+def _gone(verdict: Verdict) -> str:
+    """The node that was lost during the run, where a test of several could not be made for that."""
+    if verdict.status not in _BAD:
+        return ""
+    return next((n for n in verdict.subject.nodes if verdict.reason.startswith(f"{n} {NO_ANSWER}")), "")
+
+
 @dataclass
 class _Cause:
     """One accused node with everything that speaks against it."""
 
     node: str
+    lost: list[Verdict] = field(default_factory=list)         # that it answered no more
     verdicts: list[Verdict] = field(default_factory=list)     # about itself
     pairs: list[str] = field(default_factory=list)            # sentences about its pairs
     rails: set[str] = field(default_factory=set)              # rails or ports of its pairs, "" for any of them
@@ -97,14 +108,25 @@ def _finding_of(cause: _Cause) -> Finding:
     about = [v for v in cause.verdicts if v.subject.device or not devices] or cause.verdicts
     own = [v for v in about if v.basis != "peers" or not cause.pairs]
     told = list(dict.fromkeys(f"{v.check}: {v.reason or v.status.value}" for v in own))   # once, if also after the load
-    sentences = told[:3] + [f"and {len(told) - 3} more"] * (len(told) > 3)
+    sentences = _lost_words(cause) + told[:3] + [f"and {len(told) - 3} more"] * (len(told) > 3)
     sentences += cause.pairs[:3] + [f"{len(cause.pairs) - 3} more like it"] * (len(cause.pairs) > 3)
     groups = [v for v in cause.explains if len(v.subject.nodes) != 2]
     if groups:
         sentences.append("explains " + ", ".join(dict.fromkeys(f"{v.check} {v.status.value}" for v in groups)))
     return _finding(f"{cause.node} {device}".strip() + ": " + "; ".join(sentences), (cause.node,),
-                    [*cause.verdicts, *cause.explains], device=device,
-                    status=_worst([*cause.verdicts, *cause.explains]))
+                    [*cause.lost, *cause.verdicts, *cause.explains], device=device,
+                    status=_worst([*cause.lost, *cause.verdicts, *cause.explains]))
+
+
+def _lost_words(cause: _Cause) -> list[str]:
+    """First what Slurm says of it, else what the first test says."""
+    if not cause.lost:
+        return []
+    first = next((v for v in cause.lost if not v.test), cause.lost[0])
+    checks = {v.test: v.check for v in cause.lost if v.test}
+    named = ", ".join(dict.fromkeys(checks.values()))
+    more = [f"{plural(len(checks), 'test')} of {named} could not be made with it"] if checks else []
+    return [first.reason.removeprefix(f"{cause.node} "), *more]
 
 
 def _finding(text: str, nodes: Iterable[str], verdicts: Sequence[Verdict], *, device: str = "",
@@ -276,6 +298,9 @@ class _Graph:
         for pair in pairs:
             found = self._bad_verdicts([pair])
             known = [n for n in pair if n in self.case.causes]
+            same = [n for n in known if self.device and any(
+                v.subject.device == self.device for v in self.case.causes[n].verdicts)]
+            known = same or known
             if len(known) == 1:
                 self.case.causes[known[0]].explains += found
                 self.case.causes[known[0]].rails.add(self.device)
@@ -350,7 +375,7 @@ class _Groups:
     def _group(self, group: frozenset[str], verdicts: list[Verdict]) -> None:
         own = self.bad[group]
         nodes = own[0].subject.nodes
-        named = [n for n in nodes if any(n in _words(v.reason) for v in own)]
+        named = [n for n in nodes if any(n in told_words(v.reason) for v in own)]
         culprits = [n for n in nodes if n in self.case.causes]
         for node in [n for n in named if n in culprits] or culprits:
             self.case.causes[node].explains += verdicts
@@ -385,7 +410,3 @@ class _Groups:
         if all(len(g) % 2 for g in self.bad) and not any(len(g) % 2 for g in self.good):
             return "; bad with odd numbers of nodes only: where rails are not connected try NCCL_CROSS_NIC=0"
         return ""
-
-
-def _words(text: str) -> set[str]:
-    return set("".join(c if c.isalnum() or c in "-_." else " " for c in text).replace(". ", " ").split())

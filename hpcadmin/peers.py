@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -167,8 +167,9 @@ def peer_verdicts(results: Sequence[TestResult], hardware: Hardware) -> list[Ver
         if accused is None:
             few += group
             continue
+        accused = _worse_beside_more_too(accused, conditions, first)
         repeated = again.get(conditions._replace(pairs_at_once=None), [])
-        verdicts += [_verdict(a, repeated, repetitions) for a in accused]
+        verdicts += [_verdict(a, _without_others(a, accused, repeated), repetitions) for a in accused]
     later: dict[Family, list[Sample]] = {}
     for group in again.values():
         _siblings(group, hardware, later)
@@ -212,7 +213,16 @@ def _worse_than_peers(group: Sequence[Sample]) -> list[_Accused] | None:
     nodes = {node for sample in group for node in sample.subject.nodes}
     if len(nodes) < MIN_NODES or len({sample.subject for sample in group}) < MIN_NODES:
         return None
-    return _as_pairs(_odd(group, f"{len(nodes)} nodes", 0))
+    return _as_pairs(_unexplained(_odd(group, f"{len(nodes)} nodes", 0)))
+
+
+def _unexplained(accused: Sequence[_Accused]) -> list[_Accused]:
+    """Without nodes that met nobody but nodes which are slow with the good ones too: nothing is known of them. A node
+    that is lost after its first pair, with a slow partner, is such a one."""
+    names = {a.entity for a in accused}
+    proven = {a.entity for a in accused if any(e not in names for s in a.own for e in s.entities)}
+    return [a for a in accused if a.entity in proven
+            or not all(any(e in proven for e in s.entities if e != a.entity) for s in a.own)]
 
 
 def _as_pairs(accused: Sequence[_Accused]) -> list[_Accused]:
@@ -275,6 +285,26 @@ def _of_node(group: Sequence[Sample]) -> str:
     subject = group[0].subject
     kind = "GPUs" if subject.device.startswith("GPU") else "ports" if group[0].measurement.rail else "devices"
     return f"{len({s.subject for s in group})} {kind} of {' - '.join(subject.nodes)}"
+
+
+def _worse_beside_more_too(accused: list[_Accused], conditions: Conditions,
+                           first: Mapping[Conditions, Sequence[Sample]]) -> list[_Accused]:
+    """Without those that were in line under equal conditions but for more pairs at the same time. In waves the pairs of
+    a node meet in rounds of different size: its good pairs beside many others speak for it in a round of few."""
+    least = conditions.pairs_at_once
+    if not accused or not conditions.pair or not least:
+        return accused
+    harder = [s for other, group in first.items() if (other.pairs_at_once or 0) > least
+              and other._replace(pairs_at_once=least) == conditions for s in group]
+    bests = _bests(harder, accused[0].lower)
+    return [a for a in accused if a.entity not in bests or _is_worse(bests[a.entity].value, a.median, a.lower)]
+
+
+def _without_others(one: _Accused, accused: Sequence[_Accused], repeated: Sequence[Sample]) -> list[Sample]:
+    """What was measured again of it, and of those whom nobody accuses: a node that is far too slow makes its partners
+    look as slow as it is, and a smaller fault beside it would be none."""
+    others = [a.entity for a in accused if a.entity != one.entity]
+    return [s for s in repeated if _is_of(s, one.entity) or not any(_is_of(s, other) for other in others)]
 
 
 def _verdict(accused: _Accused, repeated: Sequence[Sample], repetitions: dict[str, list[TestResult]]) -> Verdict:

@@ -2,84 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from hpcadmin.check import (
-    Check,
-    Context,
-    Impact,
-    Layout,
-    NodeView,
-    PortView,
-    Role,
-    Scope,
-    Status,
-    Step,
-    Subject,
-    Verdict,
-)
+from hpcadmin.check import Check, Impact, Layout, Scope, Status, Subject, Verdict
 from hpcadmin.errors import HpcadminError, UsageError
 from hpcadmin.plan_choice import Choice, Chosen, choose, plan_verdict
-from hpcadmin.plan_facts import HARDWARE, Facts
-from hpcadmin.plan_layouts import TWO_NODES, Left, Place, Turn, count_of_rounds, turns
-from hpcadmin.plan_steps import checked
+from hpcadmin.plan_facts import Facts
+from hpcadmin.plan_layouts import TWO_NODES, Left, Place, Sampling, Turn, staggered, turns
+from hpcadmin.plan_pairs import most_rounds, power_text
+from hpcadmin.plan_work import Kind, NodeKinds, context_of, guarded, kind_of, limit_of, no_room, steps_of
 from hpcadmin.registry import Suite
-from hpcadmin.rundata import Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage
-from hpcadmin.text import plural, printable
-from hpcadmin.tools import PYXIS, set_out, version_for, ways_of
+from hpcadmin.rundata import Environment, Plan, PlannedEntry, PlannedJob, PlannedTest, SkippedNode, Stage, Together
+from hpcadmin.text import plural
 
-T = TypeVar("T")
-PORTS_FROM, PORTS = 18500, 4000      # below the ephemeral ports; ten for each test
+__all__ = ["MEET_S", "context_of", "guarded", "make_plan", "stage_seconds", "time_limit_min"]
 MEET_S = 120                         # that the jobs of a test wait for each other: two rounds of Slurm's main scheduler
 MOST_TESTS = 250_000                 # every pair of 700 nodes; more can neither be run nor read
 _STEP_OVERHEAD_S = 0.1
 _ON_NODES = (Scope.NODE, Scope.GPU, Scope.PORT)
 
 
-class CheckCallError(HpcadminError):
-    """A check's own code failed."""
-
-
-def guarded(check: Check, what: str, call: Callable[[], T]) -> T:
-    """The result of a check's function, which may be a site's own code. CheckCallError for whatever it raises."""
-    try:
-        return call()
-    except HpcadminError:
-        raise
-    except (Exception, SystemExit) as exc:  # a check may be a site's own file: its defects are its result, not our end
-        said = printable(f"{type(exc).__name__}: {exc}", limit=400)
-        raise CheckCallError(f"{what} of check {check.name} failed: {said}") from exc
-
-
 def make_plan(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: Sequence[str], *,
-              skipped: Sequence[SkippedNode] = (), job: int = 1) -> Plan:
+              skipped: Sequence[SkippedNode] = (), job: int = 1, seed: int = 0, at_once: int = 0, yes: bool = False,
+              usual: Mapping[str, float] | None = None, together: Sequence[Together] = ()) -> Plan:
     """The plan of a suite on these nodes, in their order. Nothing is left out silently: what is not tested has an
-    entry or a verdict that says why."""
-    choice = choose(suite, checks, facts, tuple(nodes))
-    layout = _Layout(suite, checks, facts, job)
+    entry or a verdict that says why.
+
+    seed: of what is drawn. at_once: so many nodes at most under load at one time, 0: all. yes: destructive checks may
+    run. usual: seconds that a test of a check takes here, where that is known. together: what alone is tested of some
+    checks.
+    """
+    choice = choose(suite, checks, facts, tuple(nodes), yes=yes)
+    layout = _Layout(suite, checks, facts, job=job, usual=usual or {},
+                     sampling=Sampling(suite.pairs, seed, facts.switches, at_once,
+                                       {t.check: t.nodes for t in together}))
     layout.lay_out(choice)
     planned = tuple(layout.jobs(tuple(nodes)))
     counts = layout.counts()
     lost = [plan_verdict("availability", Subject((s.node,)), Status.NOT_RUN, s.reason) for s in skipped]
     entries: tuple[PlannedEntry, ...] = tuple(
         replace(e, tests=counts.get(e.check, 0)) if e.status is None else e for e in choice.entries)
-    return Plan(suite.name, tuple(nodes), entries, tuple(layout.tests), planned, tuple(skipped), choice.notes,
-                (*lost, *choice.verdicts, *layout.verdicts))
+    samples = layout.sampling.samples()
+    notes = (*choice.notes, *dict.fromkeys(power_text(s) for s in samples if s.pairs != "all"))
+    return Plan(suite.name, tuple(nodes), entries, tuple(layout.tests), planned, tuple(skipped), notes,
+                (*lost, *choice.verdicts, *layout.verdicts), seed=seed, pairs=samples, at_once=at_once,
+                environment=Environment(facts.site.slurm.mpi, facts.site.modules.load, suite.container, suite.env))
 
 
 class _Layout:
     """Tests and stages of one job, in the order in which they are added."""
 
-    def __init__(self, suite: Suite, checks: Mapping[str, Check], facts: Facts, job: int) -> None:
-        self.suite, self.checks, self.facts, self.job = suite, checks, facts, job
+    def __init__(self, suite: Suite, checks: Mapping[str, Check], facts: Facts, *, job: int, sampling: Sampling,
+                 usual: Mapping[str, float]) -> None:
+        self.suite, self.checks, self.facts, self.job, self.sampling = suite, checks, facts, job, sampling
         self._by_id: dict[str, PlannedTest] = {}
         self.stages: list[Stage] = []
         self.own: dict[str, list[str]] = {}          # check -> its tests that are jobs of their own
         self.verdicts: list[Verdict] = []
         self.seconds = 0.0
-        self._usual = {name: check.seconds for name, check in checks.items()}
+        self._usual = {name: usual.get(name, check.seconds) for name, check in checks.items()}
+        self._nodes = NodeKinds(facts)
+        self._kinds: dict[object, Kind] = {}
+        self._special: dict[str, Kind] = {}          # tests that are jobs of their own, or in containers
 
     def lay_out(self, choice: Choice) -> None:
         """Node checks, light groups (a broken launcher shows before hundreds of pairs do), pairs, the rest, and what
@@ -87,7 +72,14 @@ class _Layout:
         on_nodes = [c for c in choice.runs if self.checks[c.check].scope in _ON_NODES]
         beside = [(c, set(c.nodes)) for c in on_nodes if self.checks[c.check].beside_load]
         at_once = [c for c in on_nodes if not self.checks[c.check].beside_load]
-        self._stage("nodes", "node checks", [i for c in at_once for turn in self._turns(c) for i in turn[1]])
+        alike: list[str] = []
+        for chosen in at_once:
+            for turn, ids in self._turns(chosen):
+                if self._staggers(chosen) and turn.name:        # a part of its nodes
+                    self._stage(turn.kind, f"{chosen.check} {turn.name}", ids)
+                else:
+                    alike += ids
+        self._stage("nodes", "node checks", alike)
         groups = [c for c in choice.runs if self.checks[c.check].scope in (Scope.GROUP, Scope.CLUSTER)]
         light = [c for c in groups if self.checks[c.check].impact is Impact.LIGHT]
         pairs = [c for c in choice.runs if self.checks[c.check].scope is Scope.PAIR]
@@ -117,26 +109,32 @@ class _Layout:
         check = self.checks[chosen.check]
         for layout in chosen.over:
             self._bounded(chosen, layout)
-            for turn in turns(check, layout, chosen.nodes, self.facts.views, self.suite.pairs):
-                if isinstance(turn, Left):
-                    self.verdicts += [plan_verdict(check.name, Subject((n,), turn.device), turn.status, turn.reason)
-                                      for n in turn.nodes]
-                else:
-                    yield turn, [self._test(check, place, chosen) for place in turn.places]
+            for whole in turns(check, layout, chosen.nodes, self.facts.views, self.sampling):
+                parted = isinstance(whole, Turn) and self._staggers(chosen)
+                for turn in staggered(whole, self.sampling.at_once) if parted and isinstance(whole, Turn) else [whole]:
+                    if isinstance(turn, Left):
+                        self.verdicts += [plan_verdict(check.name, Subject((n,), turn.device), turn.status, turn.reason)
+                                          for n in turn.nodes]
+                    else:
+                        yield turn, [self._test(check, place, chosen) for place in turn.places]
+
+    def _staggers(self, chosen: Chosen) -> bool:
+        return self.sampling.at_once > 0 and self.checks[chosen.check].impact is not Impact.LIGHT
 
     def _bounded(self, chosen: Chosen, layout: Layout) -> None:
         nodes = len(chosen.nodes)
-        pairs = count_of_rounds(nodes, self.suite.pairs) * (nodes // 2) if layout in TWO_NODES else 0
+        pairs = most_rounds(nodes, self.suite.pairs) * (nodes // 2) if layout in TWO_NODES else 0
+        pairs = len(self.sampling.together.get(chosen.check, range(pairs)))
         if self.checks[chosen.check].scope is Scope.PAIR and len(self._by_id) + pairs > MOST_TESTS:
             raise UsageError(f"suite {self.suite.name} has more than {MOST_TESTS} tests on {plural(nodes, 'node')}",
-                             hint="pairs = 16 in the suite, or fewer nodes")
+                             hint="--pairs screen, or fewer nodes")
 
     def _after_load(self) -> None:
         """Checks of nodes that are to be repeated, where anything of the suite's job is a load."""
         if not any(self.checks[self._by_id[i].check].impact is Impact.LOAD for s in self.stages for i in s.tests):
             return
         again = [t for t in self._by_id.values() if self.checks[t.check].again_after_load
-                 and self.checks[t.check].scope in _ON_NODES and t.steps[0].role is not Role.JOB]
+                 and self.checks[t.check].scope in _ON_NODES and not t.steps]
         members = []
         for test in again:
             number = f"t{len(self._by_id) + 1:04d}"
@@ -161,36 +159,49 @@ class _Layout:
 
     def _test(self, check: Check, place: Place, chosen: Chosen) -> str:
         """The id of a planned test; "" when its check cannot say how to run it (then that is its verdict)."""
-        nodes = place.nodes
-        test = PlannedTest(
-            f"t{len(self._by_id) + 1:04d}", check.name, Subject(nodes, place.device), (), self.job,
-            pairs_at_once=place.at_once, layout=place.layout, rail=place.rail, gpu=place.gpu, params=chosen.params,
-            ports=place.ports[:1] if len(set(place.ports)) == 1 else place.ports)
-        context = context_of(check, self.facts, test)
-        try:
-            steps, problem = checked(guarded(check, "steps", lambda: check.steps(context)), nodes)
-            ways = ways_of(check, nodes, self.facts.site, self.facts.tools, pyxis=self.facts.pyxis)
-            steps = tuple(set_out(_complete(step, nodes, self.suite.env), ways) for step in steps)
-            problem = problem or unfit(steps)
-        except HpcadminError as exc:
-            steps, problem = (), str(exc)
-        status = Status.ERROR
-        if not problem:
-            status, problem = no_room(steps, self.facts)
-        if problem:
-            self.verdicts.append(plan_verdict(check.name, test.subject, status, problem))
+        number, nodes = f"t{len(self._by_id) + 1:04d}", place.nodes
+        subject, ports = Subject(nodes, place.device), place.ports
+        if len(ports) > 1 and len(set(ports)) == 1:
+            ports = ports[:1]
+        key = (id(chosen), place.layout, place.at_once, place.rail, place.gpu, ports, place.device,
+               tuple([self._nodes[n] for n in nodes]))
+        kind = self._kinds.get(key)
+        if kind is None or (kind.own and not kind.problem):
+            test = PlannedTest(number, check.name, subject, (), self.job, place.at_once, layout=place.layout,
+                               rail=place.rail, gpu=place.gpu, params=chosen.params, ports=ports)
+            kind, test = self._worked_out(check, test)
+            self._kinds[key] = replace(kind, problem="") if kind.own else kind
+            if not kind.problem:
+                self._by_id[number] = test
+        elif not kind.problem:
+            self._by_id[number] = PlannedTest(
+                number, check.name, subject, (), self.job, place.at_once, kind.ranks, layout=place.layout,
+                rail=place.rail, gpu=place.gpu, params=chosen.params, ports=ports, limit_s=kind.limit_s)
+        if kind.problem:
+            self.verdicts.append(plan_verdict(check.name, subject, kind.status, kind.problem))
             return ""
-        if steps[0].role is Role.JOB:
-            self.own.setdefault(check.name, []).append(test.id)
-        parallel = next((s for s in steps if s.role is Role.RANKS), None)
-        self._by_id[test.id] = replace(
-            test, steps=steps, ranks=parallel.tasks_per_node * len(parallel.nodes) if parallel else None)
-        return test.id
+        if kind.own or kind.boxed:
+            self._special[number] = kind
+        if kind.own:
+            self.own.setdefault(check.name, []).append(number)
+        return number
+
+    def _worked_out(self, check: Check, test: PlannedTest) -> tuple[Kind, PlannedTest]:
+        """What its steps tell of all tests of its kind. Those of jobs of their own stay in the plan."""
+        try:
+            steps = steps_of(check, self.facts, test, self.suite.env)
+        except HpcadminError as exc:
+            return Kind(str(exc)), test
+        kind = kind_of(steps)
+        status, problem = no_room(steps, self.facts)
+        return replace(kind, problem=problem, status=status), replace(
+            test, steps=steps if kind.own else (), ranks=kind.ranks, limit_s=kind.limit_s)
 
     def _stage(self, kind: str, name: str, ids: Iterable[str]) -> None:
-        members = tuple(i for i in ids if i and self._by_id[i].steps[0].role is not Role.JOB)
-        boxed = [i for i in members if kind == "nodes" and any(s.way.by == PYXIS for s in self._by_id[i].steps)]
-        plain = tuple(i for i in members if i not in set(boxed)) if boxed else members
+        special = self._special
+        members = tuple(i for i in ids if i and not (i in special and special[i].own))
+        boxed = [i for i in members if kind == "nodes" and i in special]
+        plain = tuple(i for i in members if i not in special) if boxed else members
         turns = _one_a_node([self._by_id[i] for i in boxed])
         named = [(f"{name} in containers, turn {number} of {len(turns)}", turn) for number, turn in enumerate(turns, 1)]
         for title, chosen in [(name, plain), *named]:
@@ -238,98 +249,13 @@ def _one_a_node(tests: Sequence[PlannedTest]) -> list[tuple[str, ...]]:
     return [tuple(turn) for turn in turns]
 
 
-def context_of(check: Check, facts: Facts, test: PlannedTest) -> Context:
-    """What the check is given for this test, to say its steps and to read their outputs."""
-    nodes = test.subject.nodes
-    looked_for = [t for t in check.needs if t not in HARDWARE]
-    # Within a container of pyxis there is nothing of the node.
-    boxed = facts.pyxis and any(facts.site.tool(t).container for t in looked_for)
-    looked_for += () if boxed else check.uses
-    tools = {n: {**{p: facts.programs[p] for p in check.builds if p in facts.programs},
-                 **{t: facts.tools.get(n, {}).get(t, "") for t in looked_for}} for n in nodes}
-    number = int("".join(c for c in test.id if c in "0123456789") or "0")
-    return Context(
-        nodes=tuple(facts.views.get(n) or NodeView(n) for n in nodes), params={**check.params, **test.params},
-        tools=_same(tools, nodes), shared_dir=facts.shared_dir, ranks=test.ranks, pairs_at_once=test.pairs_at_once or 1,
-        port_base=PORTS_FROM + number * 10 % PORTS, layout=test.layout, rail=test.rail, gpu=test.gpu,
-        ports=_ports_of(test, facts), device=test.subject.device,
-        tool_version=version_for(check.probe[0], nodes, facts.found) if check.probe else "")
-
-
-def _ports_of(test: PlannedTest, facts: Facts) -> tuple[PortView, ...]:
-    nodes, names = test.subject.nodes, test.ports
-    if len(names) == 1:
-        names *= len(nodes)
-    elif len(nodes) == 1:
-        nodes *= len(names)
-    return tuple(_port(facts.views.get(node), name) for node, name in zip(nodes, names, strict=False))
-
-
-def _port(view: NodeView | None, name: str) -> PortView:
-    known = next((p for p in view.ports if p.name == name), None) if view else None
-    device, _, number = name.rpartition("/")
-    return known or PortView(device, int(number) if number.isdecimal() else 1)
-
-
-def _same(tools: Mapping[str, Mapping[str, str]], nodes: Iterable[str]) -> dict[str, str]:
-    """Tool -> path; where the nodes' paths differ, the bare name, for each node to look up; "" where one has it not."""
-    found: dict[str, str] = {}
-    for node in nodes:
-        for tool, path in tools[node].items():
-            found[tool] = path if found.get(tool, path) == path else tool if path and found[tool] else ""
-    return found
-
-
-def _complete(step: Step, nodes: tuple[str, ...], env: Mapping[str, str]) -> Step:
-    """The step with its nodes and the suite's environment."""
-    if step.role is Role.JOB and step.job is not None and step.job.anywhere:
-        return replace(step, nodes=(), env={**env, **step.env})
-    default = {Role.SERVER: nodes[:1], Role.CLIENT: nodes[-1:]}.get(step.role, nodes)
-    return replace(step, nodes=step.nodes or default, env={**env, **step.env})
-
-
-def unfit(steps: Sequence[Step]) -> str:
-    """Why a job's script cannot run these steps, "" when it can."""
-    if not steps:
-        return "the check has no steps"
-    for step in steps:
-        if not step.argv or not step.argv[0] or step.argv[0].startswith("-") or any(
-                "\0" in word for word in (*step.under, *step.argv)):
-            return "a step has no command that can be run"
-        if step.role in (Role.SERVER, Role.CLIENT) and len(step.nodes) != 1:
-            return f"a {step.role.value} must be on one node"
-    roles = [s.role for s in steps]
-    if Role.JOB in roles and (set(roles) != {Role.JOB} or any(s.job is None for s in steps)):
-        return "a job of its own stands beside other steps, or does not say what it asks for"
-    servers = roles.count(Role.SERVER)
-    if servers > 1 or (Role.CLIENT in roles and (not servers or roles.index(Role.CLIENT) < roles.index(Role.SERVER))):
-        return "there must be one server, before its clients"
-    return ""
-
-
-def no_room(steps: Sequence[Step], facts: Facts) -> tuple[Status, str]:
-    """Why Slurm can never run the jobs of a test on their nodes at one time, and what that is worth; "" when it can."""
-    jobs = [(node, step.job) for step in steps if step.job is not None for node in step.nodes]
-    wanted: dict[str, int] = {}
-    for node, job in jobs:
-        wanted[node] = wanted.get(node, 0) + job.gpus
-    for node, gpus in wanted.items():
-        if facts.slurm_gpus.get(node, gpus) < gpus:
-            return Status.FAIL, (f"slurm.conf gives {node} {plural(facts.slurm_gpus[node], 'GPU')} (Gres=), the "
-                                 f"inventory has {gpus}")
-    if facts.whole_nodes and len(jobs) > len(wanted):
-        return Status.NOT_RUN, (f"partition {facts.whole_nodes} gives every job whole nodes (OverSubscribe=EXCLUSIVE), "
-                                "so that no two jobs are on one: --partition names another")
-    return Status.PASS, ""
-
-
 def stage_seconds(tests: Sequence[PlannedTest], *, in_turn: bool, usual: Mapping[str, float] | None = None) -> float:
     """How long the tests of a stage take: in turn on each node, or side by side. usual: check -> seconds; without it
     the most that the time-outs allow."""
     def one(test: PlannedTest) -> float:
         if usual is not None:
             return usual.get(test.check, 5.0)
-        return sum(s.timeout_s + (s.ready.timeout_s if s.ready else 0.0) for s in test.steps)
+        return test.limit_s or limit_of(test.steps)
     if not in_turn:
         return max((one(t) for t in tests), default=0.0)
     by_node: dict[str, float] = {}

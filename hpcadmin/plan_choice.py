@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from hpcadmin.check import Check, Impact, Layout, Params, Status, Subject, Verdict
 from hpcadmin.hosts import fold
@@ -60,12 +61,14 @@ def plan_verdict(check: str, subject: Subject, status: Status, reason: str) -> V
     return Verdict(check, subject, status, reason, basis="plan")
 
 
-def choose(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: tuple[str, ...]) -> Choice:
-    """Of each entry the first alternative that every node can run, else the first that any can."""
+def choose(suite: Suite, checks: Mapping[str, Check], facts: Facts, nodes: tuple[str, ...], *, yes: bool = False,
+           ) -> Choice:
+    """Of each entry the first alternative that every node can run, else the first that any can. yes: checks that
+    destroy may, in the directory that is named."""
     table = _Table(nodes)
     if nodes:
         for entry in suite.entries:
-            table.add(entry, [_examine(checks[name], facts, nodes, entry) for name in entry.names])
+            table.add(entry, [_examine(checks[name], facts, nodes, entry, yes=yes) for name in entry.names])
     else:
         for name in dict.fromkeys(name for entry in suite.entries for name in entry.names[:1]):
             table.not_run(checks[name], "there is no node to test")
@@ -125,17 +128,19 @@ class _Table:
 
     def _say(self, check: Check, status: Status | None, reason: str) -> None:
         self.entries.pop(check.name, None)
-        self.entries[check.name] = PlannedEntry(check.name, check.title, check.scope, status, reason)
+        self.entries[check.name] = PlannedEntry(check.name, check.title, check.scope, status, reason,
+                                                covers=tuple(w for w in check.needs if w in HARDWARE))
 
 
 def _over(entry: SuiteEntry, check: Check) -> tuple[Layout, ...]:
     return in_order(entry.over or check.possible[:1])
 
 
-def _examine(check: Check, facts: Facts, nodes: tuple[str, ...], entry: SuiteEntry) -> _Option:
+def _examine(check: Check, facts: Facts, nodes: tuple[str, ...], entry: SuiteEntry, *, yes: bool) -> _Option:
     option = _Option(check)
-    if check.impact is Impact.DESTRUCTIVE:
-        return replace(option, blocked="destructive checks are refused")
+    refused = _refused(check, entry, yes=yes) if check.impact is Impact.DESTRUCTIVE else ""
+    if refused:
+        return replace(option, blocked=refused)
     left = nodes
     failed: list[Verdict] = []
     for word in (w for w in check.needs if w in HARDWARE):
@@ -148,6 +153,18 @@ def _examine(check: Check, facts: Facts, nodes: tuple[str, ...], entry: SuiteEnt
             why = facts.unbuilt.get(program, "it has not been built yet")
             return replace(option, blocked=f"{program} could not be built: {why}", failed=tuple(failed))
     return _runnable(_with_tools(replace(option, failed=tuple(failed)), facts, left), _over(entry, check))
+
+
+def _refused(check: Check, entry: SuiteEntry, *, yes: bool) -> str:
+    """Why a check that destroys may not run, "" when it may."""
+    if not yes:
+        return "destructive checks are refused without --yes"
+    named = entry.params_for(check).get("directory", "")
+    path = PurePosixPath(named if isinstance(named, str) else "")
+    if not path.is_absolute() or len(path.parts) < 3 or ".." in path.parts:
+        return ("a destructive check needs a directory of its own: params.directory in the suite, or in "
+                f"[suites.NAME.params.{check.name}] of site.toml, absolute and not at the top")
+    return ""
 
 
 def _hardware(option: _Option, word: str, facts: Facts, nodes: tuple[str, ...]) -> tuple[_Option, tuple[str, ...]]:

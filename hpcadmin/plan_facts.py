@@ -40,6 +40,7 @@ class Facts:
     found: Mapping[str, Mapping[str, ToolFound]] = field(default_factory=dict)
     site: Site = field(default_factory=Site)            # how tools are reached: its [tools]
     pyxis: bool = False                                 # srun knows containers
+    switches: tuple[Mapping[str, str], ...] = ()        # by level, the leaves first: node -> its switch; (): not known
 
     def why_not(self, node: str, tool: str) -> str:
         """Why a tool cannot be used on a node, "" when it can."""

@@ -6,19 +6,61 @@ Nothing is left out without a word: what a layout cannot test is a Left with the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import TypeVar, Union
+from dataclasses import dataclass, field, replace
 
 from hpcadmin.check import Check, Layout, NodeView, PortView, Scope, Status
+from hpcadmin.plan_pairs import Pairs, Round, packed, sample_of, sampled
+from hpcadmin.rundata import PairSample
+from hpcadmin.text import plural
 
-T = TypeVar("T")
-Pairs = Union[str, int]             # "all", or how many rounds of pairs at most
 MOST_AT_ONCE = 256                  # tests of single nodes that one stage starts side by side
 TWO_NODES = (Layout.PAIRS, Layout.RAILS)
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How nodes are put together. switches: by level, the leaves first: node -> its switch; (): not known.
+
+    at_once: so many nodes at most are under load at one time; 0: all. drawn: nodes -> their rounds; users: nodes ->
+    the checks that test them in pairs. together: check -> the only sets of nodes that it tests, where not all; its
+    pairs are no draw.
+    """
+
+    pairs: Pairs = "all"
+    seed: int = 0
+    switches: Sequence[Mapping[str, str]] = ()
+    at_once: int = 0
+    together: Mapping[str, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    drawn: dict[tuple[str, ...], list[Round]] = field(default_factory=dict)
+    users: dict[tuple[str, ...], dict[str, None]] = field(default_factory=dict)
+
+    def leaf(self, node: str) -> str | None:
+        return self.switches[0].get(node) if self.switches else None
+
+    def rounds(self, check: str, nodes: tuple[str, ...]) -> list[Round]:
+        """The same for all checks and rails of these nodes."""
+        if check in self.together:
+            place = {n: i for i, n in enumerate(nodes)}
+            return packed((place[s[0]], place[s[1]]) for s in self.together[check]
+                          if len(s) == 2 and place.keys() >= set(s))
+        self.users.setdefault(nodes, {})[check] = None
+        if nodes not in self.drawn:
+            self.drawn[nodes] = sampled([self.leaf(n) for n in nodes], self.pairs, self.seed)
+        return self.drawn[nodes]
+
+    def sets(self, check: str, nodes: Sequence[str]) -> list[tuple[str, ...]] | None:
+        """The sets of these nodes that a check is to test as groups; None: as its layout says."""
+        if check not in self.together:
+            return None
+        known = set(nodes)
+        return [s for s in self.together[check] if known.issuperset(s)]
+
+    def samples(self) -> tuple[PairSample, ...]:
+        return tuple(sample_of(tuple(self.users[nodes]), self.pairs, found, [self.leaf(n) for n in nodes])
+                     for nodes, found in self.drawn.items() if found)
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """What one test is about. ports: by name, one a node; of a single node server's and client's."""
 
@@ -51,40 +93,44 @@ class Left:
 
 
 def turns(check: Check, layout: Layout, nodes: Sequence[str], views: Mapping[str, NodeView],
-          pairs: Pairs) -> Iterator[Turn | Left]:
+          sampling: Sampling) -> Iterator[Turn | Left]:
     """The turns of a check over one layout, in the order in which they run."""
-    site = _Site(check, tuple(nodes), views, pairs)
+    chosen = sampling.sets(check.name, nodes)
+    if chosen is not None and check.scope is not Scope.PAIR and layout is not Layout.RAILS:
+        if layout in (Layout.GROUPS, Layout.LEAVES, Layout.ALL):
+            yield from (Turn("group", plural(len(s), "node"), [Place(layout, s)]) for s in chosen
+                        if len(s) > 1 or len(nodes) == 1)
+            return
+        alone = {s[0] for s in chosen if len(s) == 1}
+        nodes = [n for n in nodes if n in alone]
+    site = _Site(check, tuple(nodes), views, sampling)
     ways: Mapping[Layout, Callable[[], Iterator[Turn | Left]]] = {
         Layout.NODE: site.each_node, Layout.GPUS: site.each_gpu, Layout.PORTS: site.each_port,
         Layout.LOOPBACK: site.loopback, Layout.PAIRS: site.pairs_of_nodes, Layout.RAILS: site.rails,
-        Layout.GROUPS: site.groups, Layout.ALL: site.everyone}
-    return ways[layout]()
+        Layout.GROUPS: site.groups, Layout.LEAVES: site.leaves, Layout.ALL: site.everyone}
+    yield from ways[layout]()
 
 
-def rounds(nodes: Sequence[T], most: int | None = None) -> Iterator[list[tuple[T, T]]]:
-    """Every pair exactly once, in rounds in which nobody is in two pairs (circle method). With an odd number each
-    sits out one round. The earlier of the two comes first in its pair. most: so many rounds at most, but two of an odd
-    number: else one would be in no pair."""
-    size = len(nodes) + len(nodes) % 2
-    return islice(_rounds(nodes), None if most is None else most if size == len(nodes) else max(2, most))
-
-
-def _rounds(nodes: Sequence[T]) -> Iterator[list[tuple[T, T]]]:
-    if len(nodes) < 2:
-        return
-    ring: list[int] = list(range(len(nodes)))
-    if len(ring) % 2:
-        ring.append(-1)
-    size = len(ring)
-    for _ in range(size - 1):
-        both = ((ring[i], ring[size - 1 - i]) for i in range(size // 2))
-        yield [(nodes[min(a, b)], nodes[max(a, b)]) for a, b in both if min(a, b) >= 0]
-        ring = [ring[0], ring[-1], *ring[1:-1]]
-
-
-def count_of_rounds(nodes: int, pairs: Pairs) -> int:
-    every = 0 if nodes < 2 else nodes - 1 if nodes % 2 == 0 else nodes
-    return every if pairs == "all" else min(every, int(pairs) if nodes % 2 == 0 else max(2, int(pairs)))
+def staggered(turn: Turn, most: int) -> Iterator[Turn | Left]:
+    """The turn in parts in which no more nodes than that are under load."""
+    parts: list[list[Place]] = [[]]
+    busy: set[str] = set()
+    for place in turn.places:
+        if len(place.nodes) > most:
+            yield Left(place.nodes, f"{plural(len(place.nodes), 'node')} would be under load at once, at most {most} "
+                       "may be (--at-once)", device=place.device)
+            continue
+        if len(busy.union(place.nodes)) > most:
+            parts.append([])
+            busy = set()
+        busy.update(place.nodes)
+        parts[-1].append(place)
+    for number, places in enumerate(parts, 1):
+        more = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
+        count = len(places)
+        beside = [replace(p, at_once=count) if more and p.at_once is not None else p for p in places]
+        if beside:
+            yield Turn(turn.kind, f"{turn.name}{more}".removeprefix(", "), beside)
 
 
 def group_sizes(nodes: int) -> list[int]:
@@ -102,7 +148,7 @@ class _Site:
     check: Check
     nodes: tuple[str, ...]
     views: Mapping[str, NodeView]
-    pairs: Pairs
+    sampling: Sampling
 
     def ports(self, node: str) -> list[PortView]:
         """Those that can be used."""
@@ -191,12 +237,23 @@ class _Site:
         yield from self._rounds(self.nodes, "", Layout.PAIRS, None, {})
 
     def _rounds(self, nodes: Sequence[str], name: str, layout: Layout, rail: int | None, ports: Mapping[str, str],
-                ) -> Iterator[Turn]:
-        count = count_of_rounds(len(nodes), self.pairs)
-        for number, round_ in enumerate(rounds(nodes, count), 1):
-            yield Turn("round", f"{name}round {number} of {count}", [
-                Place(layout, pair, len(round_), rail, tuple(ports[n] for n in pair) if ports else (),
-                      device="" if rail is None else f"rail {rail}") for pair in round_])
+                ) -> Iterator[Turn | Left]:
+        device = "" if rail is None else f"rail {rail}"
+        if self.sampling.pairs == "cross-leaf" and self.check.name not in self.sampling.together:
+            known = [n for n in nodes if self.sampling.leaf(n) is not None]
+            if len({self.sampling.leaf(n) for n in known}) < 2:
+                yield Left(tuple(nodes), "pairs = cross-leaf needs two leaf switches, and no two are known (Slurm's "
+                           "topology, or a fabric in the inventory)", device=device)
+                return
+            if len(known) < len(nodes):
+                lost = tuple(n for n in nodes if self.sampling.leaf(n) is None)
+                yield Left(lost, "its leaf switch is not known", device=device)
+                nodes = known
+        found = self.sampling.rounds(self.check.name, tuple(nodes))
+        for number, round_ in enumerate(found, 1):
+            yield Turn("round", f"{name}round {number} of {len(found)}", [
+                Place(layout, (nodes[a], nodes[b]), len(round_), rail, (ports[nodes[a]], ports[nodes[b]]) if ports
+                      else (), device=device) for a, b in round_])
 
     def rails(self) -> Iterator[Turn | Left]:
         by_node = {n: {p.rail: p for p in self.ports(n) if p.rail is not None} for n in self.nodes}
@@ -240,6 +297,25 @@ class _Site:
         for size in group_sizes(len(self.nodes)):
             yield Turn("group", f"{size} nodes" if size > 1 else "", [Place(Layout.GROUPS, self.nodes[:size])])
 
+    def leaves(self) -> Iterator[Turn | Left]:
+        """The nodes of each leaf switch, those of each switch above, and all: groups of one level at one time."""
+        if not self.sampling.switches:
+            yield Left(self.nodes, "the switches above it are not known (Slurm's topology, a fabric in the inventory)")
+        before: set[tuple[str, ...]] = {self.nodes}
+        for level, switch_of in enumerate(self.sampling.switches, 1):
+            groups: dict[str, list[str]] = {}
+            for node in self.nodes:
+                groups.setdefault(switch_of.get(node, ""), []).append(node)
+            lost = groups.pop("", [])
+            if lost and level == 1:
+                yield Left(tuple(lost), "its leaf switch is not known")
+            found = {switch: tuple(own) for switch, own in groups.items() if len(own) > 1 and tuple(own) not in before}
+            before.update(found.values())
+            if found:
+                yield Turn("group", "each leaf switch" if level == 1 else f"each switch of level {level}",
+                           [Place(Layout.LEAVES, own, device=switch) for switch, own in found.items()])
+        yield Turn("group", plural(len(self.nodes), "node"), [Place(Layout.LEAVES, self.nodes)])
+
     def everyone(self) -> Iterator[Turn | Left]:
         yield Turn("group", "", [Place(Layout.ALL, self.nodes)])
 
@@ -255,6 +331,8 @@ def _side_by_side(name: str, places: Sequence[Place]) -> Iterator[Turn]:
 
 
 def in_order(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
-    """The small before the large, so that what fails first explains what fails later. `groups` ends with all nodes."""
+    """The small before the large, so that what fails first explains what fails later. `groups` and `leaves` end with
+    all nodes."""
     wanted = set(layouts)
-    return tuple(one for one in Layout if one in wanted and not (one is Layout.ALL and Layout.GROUPS in wanted))
+    return tuple(one for one in Layout if one in wanted and not (
+        one is Layout.ALL and (Layout.GROUPS in wanted or Layout.LEAVES in wanted)))

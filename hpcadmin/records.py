@@ -8,7 +8,7 @@ import marshal
 import math
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -22,6 +22,7 @@ _SCALARS = frozenset({str, int, bool, type(None)})
 _NO_TYPES: frozenset[type] = frozenset()
 _LARGE = 1 << 20             # characters of a text
 _MAX_POOL = 4096             # different texts of one field that are worth sharing
+_PARSE = json.JSONDecoder().decode
 Decode = Callable[[Any], Any]
 
 
@@ -208,12 +209,17 @@ class Reader:
         self._made: dict[Any, Decode] = {}
 
     def loads(self, cls: Any, text: str, *, where: str) -> Any:
-        with without_gc() if len(text) > _LARGE else nullcontext():
-            try:
-                plain = json.loads(text)
-            except (ValueError, RecursionError) as exc:
-                raise StoreError(f"not JSON: {exc}", where=where) from exc
-            return self.from_plain(cls, plain, where=where)
+        if len(text) > _LARGE:
+            with without_gc():
+                return self._loads(cls, text, where)
+        return self._loads(cls, text, where)
+
+    def _loads(self, cls: Any, text: str, where: str) -> Any:
+        try:
+            plain = _PARSE(text)
+        except (ValueError, RecursionError) as exc:
+            raise StoreError(f"not JSON: {exc}", where=where) from exc
+        return self.from_plain(cls, plain, where=where)
 
     def from_plain(self, cls: Any, plain: Any, *, where: str) -> Any:
         try:
@@ -274,23 +280,29 @@ class Reader:
             if self._share and str in simple[item.name]:
                 simple[item.name] -= {str}
                 decoders[item.name] = _pooled(decoders[item.name])
-        return decode
+        return _whole(cls, decoders, simple, decode)
 
     def _union(self, cls: Any) -> Decode:
         options = get_args(cls)
         decoders: dict[Any, Decode] = {option: self._decoder(option) for option in options if option is not type(None)}
+
+        if len(decoders) == 1 and type(None) in options:
+            only = next(iter(decoders.values()))
+            return lambda value: None if value is None else only(value)
 
         def decode(value: Any) -> Any:
             if value is None:
                 if type(None) in options:
                     return None
                 raise _BadValueError("is null")
-            exact = [option for option in decoders if option is type(value)]
-            for option in exact or list(decoders):
+            exact = decoders.get(type(value))
+            if exact is not None:
+                return exact(value)
+            for decoder in decoders.values():
                 try:
-                    return decoders[option](value)
+                    return decoder(value)
                 except _BadValueError:
-                    if exact or len(options) <= 2:
+                    if len(options) <= 2:
                         raise
             names = [option.__name__ if isinstance(option, type) else str(option) for option in decoders]
             raise _BadValueError(f"is {type(value).__name__}, expected {', '.join(names[:-1])} or {names[-1]}")
@@ -310,6 +322,29 @@ class Reader:
             return _each(decoders, value)
 
         return decode
+
+
+def _whole(cls: Any, decoders: Mapping[str, Decode], simple: Mapping[str, frozenset[type]], other: Decode) -> Decode:
+    """The decoder of records that have all of their fields, as those of long files do, written out field by field: what
+    is of another kind, or wrong, is left to `other`, which takes its time and says what it is."""
+    names = list(decoders)
+    lines = ["def decode(value):", f"    if type(value) is not dict or len(value) != {len(names)}:",
+             "        return other(value)", "    try:"]
+    known: dict[str, Any] = {"other": other, "cls": cls, "Bad": _BadValueError}
+    for n, name in enumerate(names):
+        lines.append(f"        v{n} = value[{name!r}]")
+        known[f"d{n}"], kinds = decoders[name], sorted(simple[name], key=lambda kind: kind is type(None))
+        tests = []
+        for k, kind in enumerate(kinds):
+            known[f"t{n}_{k}"] = kind
+            tests.append(f"v{n} is not None" if kind is type(None) else f"type(v{n}) is not t{n}_{k}")
+        lines += [f"        if {' and '.join(tests)}:"] if tests else []
+        lines.append(f"        {'    ' if tests else ''}v{n} = d{n}(v{n})")
+    lines += ["    except (KeyError, Bad):", "        return other(value)",
+              f"    return cls({', '.join(f'v{n}' for n in range(len(names)))})"]
+    exec("\n".join(lines), known)  # noqa: S102  (made of the names of our own fields, as dataclasses do it)
+    made: Decode = known["decode"]
+    return made if names else other
 
 
 _PLAIN_READER = Reader()
@@ -397,10 +432,11 @@ def _mapping(decode_item: Decode) -> Decode:
 
 def _enum(cls: Any) -> Decode:
     choices = ", ".join(str(member.value) for member in cls)
+    members = {member.value: member for member in cls}
 
     def decode(value: Any) -> Any:
         try:
-            return cls(value)
+            return members[value] if type(value) is str and value in members else cls(value)
         except ValueError as exc:
             raise _BadValueError(f"is {value!r}, not one of {choices}") from exc
 

@@ -8,18 +8,19 @@ import re
 import stat
 import sys
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from hpcadmin.check import Check, Layout, Params
 from hpcadmin.errors import SiteError, UsageError
+from hpcadmin.plan_pairs import WORDS as PAIR_WORDS
+from hpcadmin.plan_pairs import Pairs, pairs_of
 from hpcadmin.resources import data_dir
-from hpcadmin.site import Site, locate, read_toml
+from hpcadmin.site import Site, TableReader, locate, read_toml
+from hpcadmin.site_tools import IN_CONTAINERS, Tool, layered, no_image, no_mpi, not_modules
 from hpcadmin.text import did_you_mean
-
-Pairs = Union[str, int]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,11 @@ class Suite:
     title: str
     entries: tuple[SuiteEntry, ...]
     env: Mapping[str, str] = field(default_factory=dict)    # for every step of the suite
-    pairs: Pairs = "all"                                    # "all", or how many rounds of pairs at most
+    pairs: Pairs = "all"                                    # which nodes meet (plan_pairs), or how many rounds of pairs
+    modules: tuple[str, ...] | None = None                  # before every step; None: as the site says
+    mpi: str = ""                                           # how MPI programs are started; "": as the site says
+    container: str = ""                                     # of the benchmarks (IN_CONTAINERS)
+    tools: Mapping[str, Tool] = field(default_factory=dict)     # before those of the site
 
 
 def checks_dir() -> Path:
@@ -165,8 +170,8 @@ def load_suite(name: str, site: Site, checks: Mapping[str, Check] | None = None)
     checks = load_checks(site.checks_dir) if checks is None else checks
     path = _suite_path(name)
     reader = _SuiteReader(path, checks)
-    suite = reader.read(read_toml(path))
-    return _override(suite, site, checks)
+    suite = _override(reader.read(read_toml(path)), site, checks)
+    return replace(suite, env={**site.env, **suite.env})
 
 
 def _suite_path(name: str) -> Path:
@@ -185,16 +190,25 @@ def _override(suite: Suite, site: Site, checks: Mapping[str, Check]) -> Suite:
     if table is None:
         return suite
     reader = _SuiteReader(Path(site.source or "site.toml"), checks, prefix=f"suites.{suite.name}.")
-    reader.only_keys(table, {"env", "params", "pairs"})
+    reader.only_keys(table, {"params", "pairs", *_AROUND})
     params = reader.params_by_check(table.get("params", {}), {n for e in suite.entries for n in e.names})
     entries = tuple(
         SuiteEntry(e.names, {n: {**e.params.get(n, {}), **params.get(n, {})} for n in e.names
                              if n in e.params or n in params}, e.over)
         for e in suite.entries)
-    env = {**suite.env, **reader.env(table.get("env", {}))}
-    return Suite(suite.name, suite.title, entries, env, reader.pairs(table.get("pairs", suite.pairs)))
+    return reader.around(replace(suite, entries=entries, pairs=reader.pairs(table.get("pairs", suite.pairs))), table)
 
 
+def site_for(suite: Suite, site: Site) -> Site:
+    """The site as this suite has it: what the suite says of tools, modules and MPI goes before what the site says."""
+    boxed = dict.fromkeys(IN_CONTAINERS, Tool(container=suite.container)) if suite.container else {}
+    load = site.modules.load if suite.modules is None else suite.modules
+    return replace(site, tools=layered(layered(suite.tools, boxed), site.tools),
+                   modules=replace(site.modules, load=load),
+                   slurm=replace(site.slurm, mpi=suite.mpi or site.slurm.mpi))
+
+
+_AROUND = ("env", "modules", "mpi", "container", "tools")       # what is around the steps of a suite
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 _WORDS = {"rdma": ("auto", "yes", "no"), "buffers": ("host", "device")}      # parameters of many checks
 
@@ -209,15 +223,45 @@ class _SuiteReader:
         self.at = 0           # the number of the [[entry]] that is read, 0 outside of them
 
     def read(self, tables: Mapping[str, Any]) -> Suite:
-        self.only_keys(tables, {"title", "entry", "env", "pairs"})
+        self.only_keys(tables, {"title", "entry", "pairs", *_AROUND})
         title = tables.get("title", "")
         if not isinstance(title, str):
             raise self.error("title", "must be a string")
         raw = tables.get("entry", [])
         if not isinstance(raw, list) or not raw or not all(isinstance(e, dict) for e in raw):
             raise self.error("entry", "must be [[entry]] tables, at least one")
-        return Suite(self.path.stem, title or self.path.stem, self.entries(raw),
-                     self.env(tables.get("env", {})), self.pairs(tables.get("pairs", "all")))
+        suite = Suite(self.path.stem, title or self.path.stem, self.entries(raw),
+                      pairs=self.pairs(tables.get("pairs", "all")))
+        return self.around(suite, tables)
+
+    def around(self, suite: Suite, tables: Mapping[str, Any]) -> Suite:
+        """The suite with what these tables say of its steps' environment."""
+        get = TableReader({}, str(self.path))
+        tools = get.as_table(tables.get("tools", {}), f"{self.prefix}tools")
+        modules = self.modules(tables["modules"]) if "modules" in tables else suite.modules
+        return replace(
+            suite, modules=modules, mpi=self.word(tables, "mpi", no_mpi, suite.mpi),
+            container=self.word(tables, "container", no_image, suite.container),
+            env={**suite.env, **get.env(tables.get("env", {}), f"{self.prefix}env")},
+            tools=layered({name: get.tool(name, tool, f"{self.prefix}tools") for name, tool in tools.items()},
+                          suite.tools))
+
+    def word(self, tables: Mapping[str, Any], key: str, wrong: Callable[[str], str], default: str) -> str:
+        if key not in tables:
+            return default
+        value = tables[key]
+        if not isinstance(value, str):
+            raise self.error(key, "must be a string")
+        if wrong(value):
+            raise self.error(key, wrong(value))
+        return value
+
+    def modules(self, raw: Any) -> tuple[str, ...]:
+        if not isinstance(raw, list) or not all(isinstance(name, str) for name in raw):
+            raise self.error("modules", "must be a list of names of modules")
+        if not_modules(raw):
+            raise self.error("modules", not_modules(raw))
+        return tuple(raw)
 
     def entries(self, raw: list[dict[str, Any]]) -> tuple[SuiteEntry, ...]:
         found = []
@@ -280,20 +324,12 @@ class _SuiteReader:
                 raise self.error(f"params.{key}", f"of {check.name} must be one of {', '.join(words)}")
         return dict(raw)
 
-    def env(self, raw: Any) -> dict[str, str]:
-        if not isinstance(raw, dict):
-            raise self.error("env", "must be a table")
-        for key, value in raw.items():
-            if not isinstance(value, str) or "\0" in value or "\n" in value:
-                raise self.error(f"env.{key}", "must be a string of one line")
-            if not key.replace("_", "").isalnum() or not key.isascii() or key[0].isdigit():
-                raise self.error(f"env.{key}", "is not the name of an environment variable")
-        return dict(raw)
-
     def pairs(self, raw: Any) -> Pairs:
-        if raw == "all" or (type(raw) is int and raw >= 1):
-            return raw  # type: ignore[no-any-return]
-        raise self.error("pairs", "must be \"all\" or the number of rounds, at least 1")
+        found = pairs_of(raw)
+        if found is None or (isinstance(raw, str) and isinstance(found, int)):
+            words = ", ".join(f'"{word}"' for word in PAIR_WORDS)
+            raise self.error("pairs", f"must be {words} or the number of rounds, at least 1")
+        return found
 
     def known(self, name: str) -> None:
         if name not in self.checks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hpcadmin.check import Limit, Measurement, Status, Verdict
@@ -27,15 +27,18 @@ def results_of(run: Run) -> list[TestResult]:
     for verdict in run.verdicts:
         told.setdefault(verdict.test, []).append(verdict)
     tests = run.plan.tests if run.plan else ()
-    again = {t.repeats for t in tests}
+    again: dict[str, set[str]] = {}
+    for test in tests:
+        again.setdefault(test.repeats, set()).add(test.id)
     simulated = {v.test: v.simulated for v in run.verdicts if v.simulated}
-    return [_result(test, measured.get(test.id, []), told.get(test.id, []), again=test.id in again,
+    return [_result(test, measured.get(test.id, []), told.get(test.id, []), again=again.get(test.id, ()),
                     simulated=simulated.get(test.repeats or test.id, "")) for test in tests]
 
 
-def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[Verdict], *, again: bool,
+def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[Verdict], *, again: Collection[str],
             simulated: str) -> TestResult:
-    """simulated: of a repetition, which has no verdict of its own, what that of the first says."""
+    """again: what repeats it. simulated: of a repetition, which has no verdict of its own, what that of the first says.
+    """
     bare = [v for v in told if v.measurement is None and v.basis in ("output", "plan")
             and not (measured and any(words in v.reason for words in OF_VALUES))]
     not_run = next((v.reason or v.status.value for v in bare if v.status is Status.NOT_RUN), "")
@@ -43,7 +46,8 @@ def _result(test: PlannedTest, measured: Sequence[Measurement], told: Sequence[V
     if not measured and not not_run and not error:
         error = "nothing of it is kept" if not test.repeats else "not measured"
     outputs = tuple(dict.fromkeys(o for v in told for o in v.outputs))
-    silent = again and not measured          # only what hung without a word is repeated without having values
+    # What hung without a word was judged with what its repetitions gave; another error beside them was repeated, too.
+    silent = not measured and any(ref.rpartition("#")[2] in again for ref in outputs)
     return TestResult(test, tuple(measured), "" if not_run else error, not_run, silent, outputs, simulated=simulated)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import pwd
+import secrets
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -12,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcadmin import __version__, records
-from hpcadmin.errors import StoreError
-from hpcadmin.files import read_bounded
+from hpcadmin.errors import StoreError, UsageError
+from hpcadmin.files import read_whole
 from hpcadmin.rundata import Manifest, write_record
 from hpcadmin.state import make_private
+from hpcadmin.text import whole_number
 
 
 def iso_now() -> str:
@@ -40,8 +43,21 @@ class RunFolder:
         self.manifest = replace(self.manifest, **changes)
         write_record(self.path, "manifest.json", self.manifest)
 
+    def jobs(self) -> list[Path]:
+        """The folders of the jobs that there are, by number."""
+        try:
+            found = [path for path in (self.path / "jobs").iterdir() if whole_number(path.name) is not None]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise StoreError(f"cannot be read: {exc.strerror}", where=str(self.path / "jobs")) from exc
+        return sorted(found, key=lambda path: int(path.name))
+
     def job_dir(self, number: int) -> Path:
-        return make_private(self.path / "jobs" / str(number))
+        path = self.path / "jobs" / str(number)
+        if path.is_symlink():
+            raise StoreError("is a link, and no folder that a run has made", where=str(path))
+        return make_private(path)
 
     @property
     def run_id(self) -> str:
@@ -49,18 +65,23 @@ class RunFolder:
 
 
 def create_run(runs: Path, *, suite: str, nodes: tuple[str, ...], command: tuple[str, ...], cluster: str = "",
-               slurm_version: str = "", site: str = "") -> RunFolder:
-    """A new folder under `runs`, with a manifest that says the run is running.
+               slurm_version: str = "", site: str = "", request: object = None, retest_of: str = "",
+               apart: bool = False) -> RunFolder:
+    """A new folder under `runs`, with a manifest that says the run is running, and before that what was asked for.
+    apart: this is not where all runs are, so that one of this second may be elsewhere; jobs are known by the name.
 
     Raises StoreError in one line when the place cannot be written (no permission, disk full).
     """
     make_private(runs)
     _require_writable(runs)
-    path = _new_folder(runs, f"{datetime.now():%Y%m%d-%H%M%S}-{_word(suite)}")
+    path = _new_folder(runs, f"{datetime.now():%Y%m%d-%H%M%S}-{_word(suite)}"
+                       f"{'-' + secrets.token_hex(2) if apart else ''}")
     folder = RunFolder(path, Manifest(
         run_id=path.name, suite=suite, nodes=nodes, state="running", started=iso_now(), cluster=cluster,
         user=user_name(), host=platform.node(), command=command, version=__version__, slurm_version=slurm_version,
-        site=site))
+        site=site, retest_of=retest_of, folder=str(path)))
+    if request is not None:
+        write_record(path, "request.json", request)
     folder.update()
     return folder
 
@@ -95,6 +116,21 @@ def _require_writable(runs: Path) -> None:
                          "[run] dir in site.toml") from exc
 
 
+def moved(path: Path, manifest: Manifest) -> bool:
+    """Whether the run was made in another folder than this one, which is not there any more. Raises UsageError where
+    that one is still there: this is a copy, and the jobs are not its own."""
+    if not manifest.folder:
+        return False
+    home = Path(manifest.folder)
+    with contextlib.suppress(OSError, StoreError):
+        if home.samefile(path):
+            return False
+        if read_record(home / "manifest.json", Manifest).run_id == manifest.run_id:
+            raise UsageError(f"{path} is a copy of {home}: the run's jobs write there, and nothing is changed here",
+                             hint=f"name that one: {home}")
+    return True
+
+
 def read_record(path: Path, cls: Any) -> Any:
     """The record in a JSON file of ours; raises StoreError."""
-    return records.loads(cls, read_bounded(path).decode("utf-8", "replace"), where=str(path))
+    return records.loads(cls, read_whole(path).decode("utf-8", "replace"), where=str(path))

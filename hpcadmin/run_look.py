@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from hpcadmin.check import Check, Step, Subject, Way
 from hpcadmin.errors import HpcadminError, SiteError, StoreError
-from hpcadmin.facts import new_token, probe_script, read_capture
-from hpcadmin.files import read_bounded, write_atomic
+from hpcadmin.files import read_whole, write_atomic
+from hpcadmin.frames import cksum
 from hpcadmin.inventory import build, load
 from hpcadmin.model import Failed, Inventory, Node
 from hpcadmin.plan_facts import HARDWARE
@@ -22,6 +23,7 @@ from hpcadmin.run_tools import NAME as TOOLS
 from hpcadmin.run_tools import find_tests, stages_of, take_tools
 from hpcadmin.rundata import PlannedJob, PlannedTest, ToolFound
 from hpcadmin.site import Site
+from hpcadmin.slurm.script import programs_dir
 from hpcadmin.text import plural, printable
 from hpcadmin.tools import MPICC, Ask, asks_of
 
@@ -37,6 +39,20 @@ chmod 755 "$new" && mv -f "$new" "$dir/$name" || exit 1
 command -v "$cc"
 "$cc" --version 2>/dev/null | head -n 1
 """
+
+
+# Where the node sees neither the source nor the place for the program: that comes as a word, this goes back as text.
+_BUILD_AWAY = """\
+cc=$1 name=$3
+command -v "$cc" >/dev/null || { echo "error: $cc is not there"; exit 127; }
+dir=$(mktemp -d "$2/hpcadmin-build-XXXXXXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+printf '%s' "$4" >"$dir/$name.c"
+"$cc" -O2 -o "$dir/$name" "$dir/$name.c" -lm || exit 1
+echo "# program $(cksum <"$dir/$name")"
+base64 "$dir/$name"
+"""
+MOST_PROGRAM = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,7 @@ def _compiler(site: Site) -> str:
 def _hash(sources: Iterable[Path], compiler: str) -> str:
     total = hashlib.sha256(compiler.encode())
     for path in sorted(sources):
-        total.update(path.name.encode() + b"\0" + read_bounded(path))
+        total.update(path.name.encode() + b"\0" + read_whole(path))
     return total.hexdigest()[:16]
 
 
@@ -127,15 +143,19 @@ def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, fol
     """
     tests: list[PlannedTest] = []
     if probe:
-        write_atomic(folder / "probe.sh", probe_script(tools=(*want.tools, *want.also)))
-        token = new_token()
+        from hpcadmin.facts import new_token, probe_script  # noqa: PLC0415  (all readers: of a look only)
+        script, token = probe_script(tools=(*want.tools, *want.also)), new_token()
+        write_atomic(folder / "probe.sh", script)
+        start = ("-c", script, "probe") if site.away else (str(folder / "probe.sh"),)
         tests = [PlannedTest(f"p{i:04d}", "probe", Subject((node,)), (Step(
-            ("sh", str(folder / "probe.sh"), token), nodes=(node,), timeout_s=PROBE_S),), number)
-            for i, node in enumerate(nodes, 1)]
+            ("sh", *start, token), nodes=(node,), timeout_s=PROBE_S),), number) for i, node in enumerate(nodes, 1)]
     for place, program in enumerate(want.unbuilt, 1):
-        write_atomic(sources / f"{program}.c", read_bounded(want.sources[program]))
+        source = read_whole(want.sources[program])
+        write_atomic(sources / f"{program}.c", source)
         argv = ("sh", "-c", _BUILD, "build", _compiler(site), str(sources / f"{program}.c"),
                 str(want.programs[program].parent), program)
+        if site.away:
+            argv = ("sh", "-c", _BUILD_AWAY, "build", _compiler(site), site.away, program, source.decode())
         tests.append(PlannedTest(f"b{place:04d}", f"build {program}", Subject((nodes[0],)), (
             Step(argv, nodes=(nodes[0],), timeout_s=BUILD_S, way=Way(site.tool(MPICC).modules)),), number))
     asking = find_tests(number, nodes, want.asks, known, pyxis=pyxis)
@@ -145,9 +165,12 @@ def look_job(number: int, nodes: Sequence[str], want: Wanted, *, site: Site, fol
             {t.id: t for t in tests})
 
 
-def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Node] = read_capture,
+def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Node] | None = None,
          known: Sequence[ToolFound] = ()) -> Seen:
     """What the finished look job found. A node without a readable capture is in `silent` with the reason."""
+    if read is None:
+        from hpcadmin.facts import read_capture  # noqa: PLC0415
+        read = read_capture
     nodes: list[Node] = []
     silent: dict[str, str] = {}
     unbuilt: dict[str, str] = {}
@@ -166,11 +189,32 @@ def take(run: JobRun, want: Wanted, created: str, read: Callable[[str, str], Nod
             program = test.check.removeprefix("build ")
             if why or frames[0].status != 0:
                 unbuilt[program] = why or _first_error(frames[0].body, node)
+            elif run.options.node_dir and (bad := _bring(frames[0].body, want.programs[program])):
+                unbuilt[program] = f"mpicc on {node}: {bad}"
     failed = [Failed(node, reason) for node, reason in silent.items()]
     built = {p: str(path) for p, path in want.programs.items() if p not in unbuilt}
     captured = any(t.check == "probe" for t in run.tests.values())
     return Seen(build(nodes, failed, created) if captured else None, built, unbuilt, silent,
                 take_tools(run, want.asks, known))
+
+
+def on_nodes(programs: Mapping[str, str], site: Site) -> dict[str, str]:
+    """Program -> its path as the nodes have it."""
+    return {p: f"{programs_dir(site.away)}/{p}" for p in programs} if site.away else dict(programs)
+
+
+def _bring(body: bytes, path: Path) -> str:
+    """Keep a program that a node has built and printed; why that cannot be done, "" when it was."""
+    _, mark, rest = body.partition(b"# program ")
+    line, _, text = rest.partition(b"\n")
+    try:
+        raw = base64.b64decode(b"".join(text.split()), validate=True)
+    except ValueError:
+        raw = b""
+    if not mark or not raw or line.split() != f"{cksum(raw)} {len(raw)}".encode().split() or len(raw) > MOST_PROGRAM:
+        return "the program did not come back whole"
+    write_atomic(path, raw, mode=0o755)
+    return ""
 
 
 def _first_error(body: bytes, node: str) -> str:

@@ -7,22 +7,23 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from hpcadmin.errors import HpcadminError, SlurmError
 from hpcadmin.frames import Frame
 from hpcadmin.plan import MEET_S
+from hpcadmin.run_handover import CONTROLLER_S, MOST_TRIES, RETRY_S, SETTLE_S, SLOWEST_RETRY_S, only
 from hpcadmin.run_job import JobRun, wait_all
+from hpcadmin.run_kept import slurm_job
 from hpcadmin.run_progress import Progress
 from hpcadmin.rundata import Plan, PlannedJob
-from hpcadmin.slurm.client import Client
+from hpcadmin.slurm.client import Client, NoAnswerError
 from hpcadmin.text import plural, printable
 
 WAIT_S = 600.0          # that jobs wait for room while no other job of the check begins or ends
 NODE_S = 30.0           # that a job waits for a node which no job can use; shorter while slurmctld starts again
-CONTROLLER_S = 180.0    # that slurmctld may be away while jobs are submitted
 TAKE_EVERY_S = 2.0      # while jobs are submitted
 SAY_FIRST_S, SAY_EVERY_S = 5.0, 30.0
-RETRY_S = 2.0
 # "Job violates accounting/QOS policy (job submit limit, …)", QOSMaxSubmitJobPerUserLimit, AssocMaxSubmitJobLimit.
 _LIMIT = re.compile(r"submit limit|MaxSubmitJob")
 _USUAL = ("", "None", "Resources", "Priority")      # why jobs wait when there is only no room
@@ -39,13 +40,25 @@ def own_jobs(plan: Plan) -> Iterator[list[PlannedJob]]:
     yield from by_check.values()
 
 
+STOPPED = "the run was stopped"
+
+
+class Watch(Protocol):
+    """Whoever may stop the run. watch: called while jobs are awaited; returns those that it has just given up."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+    def watch(self, runs: Sequence[JobRun]) -> Sequence[JobRun]: ...
+
+
 class OwnJobs:
     """The runs of these jobs. take: called with the id of each test as soon as all its jobs are over."""
 
     def __init__(self, runs: Sequence[JobRun], client: Client, progress: Progress, take: Callable[[str], None], *,
-                 wait_s: float = WAIT_S) -> None:
+                 wait_s: float = WAIT_S, desk: Watch | None = None) -> None:
         self.runs, self.client, self.progress, self._take = runs, client, progress, take
-        self._wait_s = wait_s
+        self._wait_s, self._desk = wait_s, desk
         self._of: dict[str, list[JobRun]] = {}
         for run in runs:
             self._of.setdefault(run.job.stages[0].tests[0], []).append(run)
@@ -54,19 +67,27 @@ class OwnJobs:
         self._begun = -1
         self._since = 0.0                           # when a job began or ended last
         self._said = ("", time.monotonic())
+        self._states: dict[str, str] = {}           # node -> why no job can use it, as it was told last
+        self._next_nodes = 0.0
+        self._sweep_wait, self._next_sweep = RETRY_S, 0.0
+        self._silence = 0.0                         # since when the controller does not answer submissions
         self._unusable: dict[str, float] = {}       # node -> since when no job can use it
 
     def go(self) -> None:
         """Submit and wait. What Slurm refuses is that test's result: the others go on."""
         taken = time.monotonic()
         try:
-            for runs in self._of.values():
+            for test, runs in self._of.items():
+                if self._stopped():
+                    self._leave(test, STOPPED)
+                    continue
                 self._submit(runs)
                 if time.monotonic() - taken > TAKE_EVERY_S:
                     self._look()
                     taken = time.monotonic()
             self._since = time.monotonic()
-            wait_all([run for run in self.runs if run.id is not None], self.client, self.progress, self._watch)
+            left = [run for run in self.runs if run.id is not None and not run.finished]
+            wait_all(left, self.client, self.progress, self._watch)
             self._sweep(last=True)
         finally:
             with contextlib.suppress(HpcadminError):    # however it ends: what is there is kept
@@ -76,6 +97,8 @@ class OwnJobs:
 
     def _submit(self, runs: Sequence[JobRun]) -> None:
         for run in runs:
+            if run.id is not None or run.finished:      # it was there before, as a run that is resumed finds
+                continue
             try:
                 self._hand_over(run)
             except SlurmError as exc:
@@ -88,23 +111,46 @@ class OwnJobs:
     def _hand_over(self, run: JobRun) -> None:
         """A controller that is away for a while is waited for, and room under the limit of submitted jobs: only what it
         says when none of ours is left is a refusal."""
-        begun = time.monotonic()
+        begun, silent = time.monotonic(), 0
         while True:
             try:
-                run.submit()
+                run.submit(patience_s=0.0)
+                if silent:
+                    run.adopt(only(self.client, run.options.comment, run.id or 0))
                 return
             except SlurmError as exc:
                 answers = self._answers(run)
+                lost = isinstance(exc, NoAnswerError) or not answers
+                silent += lost
+                if lost:
+                    run.on_silence()
+                    answers = self._come_back(run, answers=answers)
                 if run.id is not None:
                     return
-                waited = time.monotonic() - begun
-                full = answers and _LIMIT.search(str(exc)) is not None and self._others(run)
-                if waited > (self._wait_s if full else CONTROLLER_S) or (answers and not full):
+                full = not lost and _LIMIT.search(str(exc)) is not None and self._others(run)
+                if not answers or silent == MOST_TRIES or not (lost or full) or (
+                        time.monotonic() - begun > self._wait_s):
                     raise
-            self.progress.status("no more jobs may be submitted now; waiting" if full else
-                                 "the Slurm controller does not answer; trying again", now=True)
+            if full:
+                self.progress.status("no more jobs may be submitted now; waiting", now=True)
+                self._look()
+                time.sleep(RETRY_S)
+
+    def _come_back(self, run: JobRun, *, answers: bool) -> bool:
+        """Wait until the controller answers; False: it does not come back. A job whose answer was lost may come in a
+        little later: it is looked for once more then."""
+        self._silence = self._silence or time.monotonic()   # who was waited for in vain is not waited for once more
+        pause, looked = RETRY_S, int(answers)
+        while run.id is None and looked < 2:
+            if not looked and time.monotonic() - self._silence > CONTROLLER_S:
+                return False
+            self.progress.status("the Slurm controller does not answer; trying again", now=True)
             self._look()
-            time.sleep(RETRY_S)
+            time.sleep(SETTLE_S if looked else pause)
+            pause = min(pause * 1.5, SLOWEST_RETRY_S)
+            looked += self._answers(run)
+        self._silence = 0.0
+        return True
 
     def _others(self, run: JobRun) -> bool:
         """Whether jobs of other tests are still there, so that there may be room later."""
@@ -112,7 +158,12 @@ class OwnJobs:
         return any(other.id is not None and not other.finished for other in self.runs if other not in mine)
 
     def _answers(self, run: JobRun) -> bool:
-        """Whether the controller answers; a job that it took although its answer was lost is ours."""
+        """Whether the controller answers; a job that it took although its answer was lost is ours, also where it has
+        begun, or is over and forgotten."""
+        begun = slurm_job(run.folder)
+        if begun is not None:
+            run.adopt(begun)
+            return True
         try:
             known = self.client.find(run.options.comment)
         except SlurmError:
@@ -124,7 +175,18 @@ class OwnJobs:
 
     # --- while they wait and run --------------------------------------------------------------------------------
 
+    def _stopped(self) -> bool:
+        """Whether no more is to begin. What waits is given up once."""
+        if self._desk is None:
+            return False
+        waiting = set(map(id, self._desk.watch([run for runs in self._open.values() for run in runs])))
+        for test, runs in self._open.items():
+            if any(id(run) in waiting for run in runs):
+                self._leave(test, STOPPED)
+        return self._desk.stopping
+
     def _watch(self, asked: bool) -> None:
+        self._stopped()
         self._take_whole()
         for test, runs in self._open.items():
             self._pointless(test, runs)
@@ -183,11 +245,12 @@ class OwnJobs:
     def _away(self, waiting: Sequence[JobRun], now: float) -> dict[str, str]:
         """Of the nodes that jobs wait for, those that no job can use, with the reason."""
         asked = {n for run in waiting if run.reason not in _USUAL for n in run.job.nodes}
-        states = {}
-        if asked:
+        if asked and now >= self._next_nodes:
+            self._next_nodes, self._states = now + NODE_S, {}
             with contextlib.suppress(SlurmError):
-                states = {n.name: f"{n.state.unusable}: {n.reason}" if n.reason else n.state.unusable
-                          for n in self.client.nodes() if n.name in asked and n.state.unusable}
+                self._states = {n.name: f"{n.state.unusable}: {n.reason}" if n.reason else n.state.unusable
+                                for n in self.client.nodes() if n.name in asked and n.state.unusable}
+        states = {n: why for n, why in self._states.items() if n in asked}
         self._unusable = {n: self._unusable.get(n, now) for n in states}
         return {n: states[n] for n, since in self._unusable.items() if now - since >= NODE_S}
 
@@ -202,15 +265,18 @@ class OwnJobs:
     def _sweep(self, *, last: bool = False) -> None:
         """Cancel what was given up. While the controller does not answer that is tried again and again."""
         doomed = [run for run in self.runs if run.doomed and run.id is not None]
-        if not doomed:
+        if not doomed or (not last and time.monotonic() < self._next_sweep):
             return
         try:
             self.client.cancel([run.id for run in doomed if run.id is not None])
         except SlurmError as exc:
+            self._sweep_wait = min(self._sweep_wait * 1.5, SLOWEST_RETRY_S)
+            self._next_sweep = time.monotonic() + self._sweep_wait
             if last:
                 numbers = " ".join(str(run.id) for run in doomed)
                 self.progress.failure(f"jobs could not be cancelled: {exc}; scancel {numbers}")
             return
+        self._sweep_wait = RETRY_S
         for run in doomed:
             run.doomed = False
 
@@ -234,10 +300,14 @@ class OwnJobs:
 
     # --- results ------------------------------------------------------------------------------------------------
 
+    def of(self, test: str) -> list[JobRun]:
+        return self._of[test]
+
     @property
     def ids(self) -> list[int]:
         """Jobs that may still be there."""
-        return [run.id for run in self.runs if run.id is not None and (run.doomed or not run.finished)]
+        return [run.id for run in self.runs if run.id is not None and (
+            run.doomed or run.stranded or not run.finished)]
 
     def frames(self, test: str) -> tuple[Frame, ...]:
         """In the order of the test's steps."""

@@ -10,7 +10,7 @@ from hpcadmin.check import Check, Context, Direction, Measurement, Output, Parse
 from hpcadmin.errors import HpcadminError
 from hpcadmin.frames import Frame
 from hpcadmin.plan import guarded
-from hpcadmin.rundata import PlannedTest, TestResult
+from hpcadmin.rundata import NO_ANSWER, PlannedTest, TestResult
 from hpcadmin.text import printable
 
 NO_WAY = 78      # exit status of a step whose modules or container could not be had (job.sh)
@@ -31,7 +31,8 @@ def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check:
     simulated = context.simulated
     first = [] if _unusable(test, before) else [output_of(test, f, "before") for f in before]
     outputs = tuple(dict.fromkeys(f.ref for f in frames))
-    error = missing or _unusable(test, frames)
+    gone = _gone(test, frames)
+    error = gone or missing or _unusable(test, frames)
     measurements: tuple[Measurement, ...] = ()
     if not error:
         try:
@@ -41,7 +42,7 @@ def read_result(test: PlannedTest, frames: Sequence[Frame], missing: str, check:
         except HpcadminError as exc:
             error = printable(str(exc), limit=500)
     return TestResult(test, measurements, error, outputs=outputs, simulated=simulated,
-                      silent=bool(error) and not missing and all(map(_silent, frames)))
+                      silent=bool(error) and not gone and not missing and all(map(_silent, frames)))
 
 
 def judged(measurements: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
@@ -88,6 +89,17 @@ def output_of(test: PlannedTest, frame: Frame, when: str = "") -> Output:
         started=frame.start, ended=frame.end, ref=frame.ref, step=test.steps[frame.step].name, when=when)
 
 
+def _gone(test: PlannedTest, frames: Sequence[Frame]) -> str:
+    """What the job's script says where a node answered no more: its name stands before the output."""
+    for frame in (f for f in frames if "gone" in f.flags):
+        name, _, said = frame.body.partition(b"\n")
+        node = name.decode("utf-8", "replace")
+        if node in test.subject.nodes:
+            srun = [line for line in said.splitlines() if line.startswith((b"srun: error", b"slurmstepd"))]
+            return f"{node} {NO_ANSWER}{_last_line(srun[0]) if srun else ''}"
+    return ""
+
+
 def _unusable(test: PlannedTest, frames: Sequence[Frame]) -> str:
     """What went wrong outside of the tool, so that its output says nothing; the cause first."""
     found = [(f, _trouble(f, test.steps[f.step])) for f in frames]
@@ -114,6 +126,8 @@ def _trouble(frame: Frame, step: Step) -> str:
         return f"the output of the {what} did not come back{told}"
     if "timeout" in frame.flags:
         return f"{what} did not end within {step.timeout_s:g} s and was killed{told}"
+    if "noroom" in frame.flags:
+        return f"the output of the {what} did not fit on {frame.node}: no room where TMPDIR or /tmp is"
     if "truncated" in frame.flags:
         return f"{what} printed more than is kept"
     if frame.status == NO_WAY and frame.body.startswith(b"hpcadmin: "):

@@ -13,7 +13,7 @@ from shlex import join
 from hpcadmin import records
 from hpcadmin.check import Step, Subject, Way
 from hpcadmin.errors import StoreError
-from hpcadmin.files import read_bounded, write_atomic
+from hpcadmin.files import read_whole, write_atomic
 from hpcadmin.frames import Frame
 from hpcadmin.run_job import JobRun
 from hpcadmin.rundata import PlannedTest, Stage, ToolFound
@@ -126,7 +126,7 @@ def tools_file(folder: Path) -> Path:
 def read_known(path: Path) -> tuple[ToolFound, ...]:
     """What was kept; () where there is nothing, or nothing that can be read: then everything is asked anew."""
     try:
-        kept: _Kept = records.loads(_Kept, read_bounded(path).decode("utf-8", "replace"), where=str(path))
+        kept: _Kept = records.loads(_Kept, read_whole(path).decode("utf-8", "replace"), where=str(path))
     except StoreError:
         return ()
     return kept.tools if kept.schema == _SCHEMA else ()

@@ -7,12 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
 
 from hpcadmin.errors import SiteError
-from hpcadmin.site_tools import ModulesSite, Tool, modules_problem, tool_of, tool_problem
+from hpcadmin.site_availability import AvailabilitySite, availability_problem, plain_table
+from hpcadmin.site_sweep import SweepSite, sweep_problem
+from hpcadmin.site_tools import ModulesSite, Tool, modules_problem, no_mpi, no_variable, tool_of, tool_problem
 from hpcadmin.site_topology import TopologySite
 
 if sys.version_info >= (3, 11):
@@ -70,6 +72,8 @@ class SlurmSite:
     account: str = ""
     qos: str = ""
     reservation: str = ""
+    priority: int = 0                # of our jobs; 0: as Slurm reckons
+    nice: int = 0                    # that it is lowered by
     mpi: str = "pmix"
     conf_dir: str = "/etc/slurm"
     version: str = ""
@@ -190,6 +194,8 @@ class Site:
     hooks: HookSite = field(default_factory=HookSite)
     private_tmp: PrivateTmp = field(default_factory=PrivateTmp)
     topology: TopologySite = field(default_factory=TopologySite)
+    sweep: SweepSite = field(default_factory=SweepSite)
+    availability: AvailabilitySite = field(default_factory=AvailabilitySite)
     tools: Mapping[str, Tool] = field(default_factory=dict)
     modules: ModulesSite = field(default_factory=ModulesSite)
     nodes: tuple[NodeGroup, ...] = ()
@@ -199,9 +205,25 @@ class Site:
     run_dir: str = ""
     shared_dir: str = ""
     checks_dir: str = ""
+    collect: str = "shared"              # or "step": the nodes do not share the run folder
+    node_dir: str = "/tmp"               # noqa: S108  where each node then keeps what it has, in a folder of its own
+    at_once: int = 0                     # nodes under load at one time, at most; 0: all
+    env: Mapping[str, str] = field(default_factory=dict)          # of every step of every suite
 
     def tool(self, name: str) -> Tool:
-        return tool_of(self.tools, name)
+        """What is said of a tool, with the modules that every step has."""
+        found = tool_of(self.tools, name)
+        load = self.modules.load
+        return replace(found, modules=tuple(dict.fromkeys((*load, *found.modules)))) if load else found
+
+    @property
+    def away(self) -> str:
+        """Where each node keeps what it has; "" where they share the run folder."""
+        return self.node_dir if self.collect == "step" else ""
+
+    def shared(self, otherwise: str) -> str:
+        """The directory that node_ready writes to; "-" where nodes are not expected to share one."""
+        return self.shared_dir or ("-" if self.away else otherwise)
 
 
 def load_site(path: str | None) -> Site:
@@ -219,15 +241,23 @@ def load_site(path: str | None) -> Site:
 
 # Tables that later commands read; they are known, so that a site may already have them.
 _KNOWN = {"cluster", "ssh", "slurm", "tools", "nodes", "limit", "suites", "partitions", "run", "bmc", "sweep",
-          "alarms", "accounting", "hooks", "private_tmp", "topology", "modules"}
+          "alarms", "accounting", "hooks", "private_tmp", "topology", "modules", "env", "availability"}
 
 
 def parse_site(tables: Mapping[str, Any], name: str) -> Site:
     """A Site from the tables of its file. Raises SiteError naming the key that is unknown or of the wrong type."""
-    get = _Reader(tables, name)
+    get = TableReader(tables, name)
     get.only_keys(tables, _KNOWN, "")
     run = get.table("run")
-    get.only_keys(run, {"dir", "shared_dir", "checks_dir"}, "run")
+    get.only_keys(run, {"dir", "shared_dir", "checks_dir", "collect", "node_dir", "at_once"}, "run")
+    at_once = run.get("at_once", 0)
+    if type(at_once) is not int or at_once < 0:
+        raise get.error("run.at_once", "must be a number of nodes, or 0 for all")
+    collect, node_dir = get.text(run, "collect", "run") or "shared", get.text(run, "node_dir", "run") or Site.node_dir
+    if collect not in ("shared", "step"):
+        raise get.error("run.collect", 'must be "shared" or "step": whether all nodes see the run folder')
+    if not re.fullmatch(r"(/[A-Za-z0-9_.,+@-]+)+", node_dir) or ".." in node_dir.split("/"):
+        raise get.error("run.node_dir", "must be the absolute path of a folder, of letters, digits and _ . , + @ -")
     limits = tables.get("limit", [])
     if not isinstance(limits, list) or not all(isinstance(x, dict) for x in limits):
         raise get.error("limit", "must be [[limit]] tables")
@@ -236,12 +266,14 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         source=name,
         cluster=get.record(Cluster, get.table("cluster"), "cluster"),
         ssh=get.record(Ssh, get.table("ssh"), "ssh"),
-        slurm=get.record(SlurmSite, get.table("slurm"), "slurm"),
+        slurm=get.slurm(),
         bmc=get.record(BmcSite, get.table("bmc"), "bmc"),
         accounting=get.record(AccountingSite, get.table("accounting"), "accounting"),
         hooks=get.record(HookSite, get.table("hooks"), "hooks"),
         private_tmp=get.record(PrivateTmp, get.table("private_tmp"), "private_tmp"),
         topology=get.record(TopologySite, get.table("topology"), "topology"),
+        sweep=get.sweep(),
+        availability=get.availability(),
         tools={key: get.tool(key, value) for key, value in get.table("tools").items()},
         modules=get.modules(),
         nodes=tuple(get.record(NodeGroup, {"name": key, **get.as_table(value, f"nodes.{key}")}, f"nodes.{key}")
@@ -250,11 +282,12 @@ def parse_site(tables: Mapping[str, Any], name: str) -> Site:
         suites={key: get.as_table(value, f"suites.{key}") for key, value in get.table("suites").items()},
         partitions={key: get.scalars(value, f"partitions.{key}") for key, value in get.table("partitions").items()},
         run_dir=get.text(run, "dir", "run"), shared_dir=get.text(run, "shared_dir", "run"),
-        checks_dir=get.text(run, "checks_dir", "run"),
+        checks_dir=get.text(run, "checks_dir", "run"), collect=collect, node_dir=node_dir, at_once=at_once,
+        env=get.env(tables.get("env", {}), "env"),
     )
 
 
-class _Reader:
+class TableReader:
     """Typed access to parsed tables with errors that name file, line and key."""
 
     def __init__(self, tables: Mapping[str, Any], name: str) -> None:
@@ -291,16 +324,41 @@ class _Reader:
             raise self.error(f"{path}.{key}", "must be a string")
         return value
 
-    def tool(self, name: str, value: Any) -> Tool:
-        found: Tool = self.record(Tool, self.as_table(value, f"tools.{name}"), f"tools.{name}")
+    def tool(self, name: str, value: Any, path: str = "tools") -> Tool:
+        found: Tool = self.record(Tool, self.as_table(value, f"{path}.{name}"), f"{path}.{name}")
         if problem := tool_problem(name, found):
-            raise self.error(f"tools.{name}.{problem[0]}".rstrip("."), problem[1])
+            raise self.error(f"{path}.{name}.{problem[0]}".rstrip("."), problem[1])
+        return found
+
+    def env(self, value: Any, path: str) -> dict[str, str]:
+        found = dict(self.as_table(value, path))
+        for key, item in found.items():
+            if problem := no_variable(key, item):
+                raise self.error(f"{path}.{key}", problem)
+        return found
+
+    def slurm(self) -> SlurmSite:
+        found: SlurmSite = self.record(SlurmSite, self.table("slurm"), "slurm")
+        if problem := no_mpi(found.mpi):
+            raise self.error("slurm.mpi", problem)
+        return found
+
+    def sweep(self) -> SweepSite:
+        found: SweepSite = self.record(SweepSite, self.table("sweep"), "sweep")
+        if problem := sweep_problem(found):
+            raise self.error(f"sweep.{problem[0]}", problem[1])
         return found
 
     def modules(self) -> ModulesSite:
         found: ModulesSite = self.record(ModulesSite, self.table("modules"), "modules")
         if problem := modules_problem(found):
             raise self.error(f"modules.{problem[0]}", problem[1])
+        return found
+
+    def availability(self) -> AvailabilitySite:
+        found: AvailabilitySite = self.record(AvailabilitySite, plain_table(self.table("availability")), "availability")
+        if problem := availability_problem(found):
+            raise self.error(f"availability.{problem[0]}", problem[1])
         return found
 
     def record(self, cls: Any, table: Mapping[str, Any], path: str) -> Any:

@@ -30,7 +30,8 @@ def inventory_file(site: Site) -> Path:
 def make_private(folder: Path) -> Path:
     """`folder` with its parents, readable by its owner alone. Raises StoreError in one line."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in [*reversed([p for p in folder.parents if not p.exists()]), folder]:     # mkdir's mode is the last's
+            path.mkdir(exist_ok=True, mode=0o700)
     except OSError as exc:
         raise StoreError(f"cannot be created: {exc.strerror}", where=str(folder),
                          hint="[run] dir in site.toml or HPCADMIN_DIR names another place") from exc

@@ -33,6 +33,11 @@ def _escape(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def whole_number(text: str) -> int | None:
+    """Of ASCII digits alone: what nodes write may hold digits that int() refuses, as "²", or thousands of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
 def number(value: float | int | str | None, digits: int = 4) -> str:
     """A value as people read it: at most `digits` significant digits, no exponent below a million."""
     if value is None:
@@ -76,3 +81,8 @@ def fold_ids(ids: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def told_words(text: str) -> set[str]:
+    """Names of nodes are among them, where a reason names nodes."""
+    return set("".join(c if c.isalnum() or c in "-_." else " " for c in text).replace(". ", " ").split())

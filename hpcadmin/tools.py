@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from posixpath import dirname
 
-from hpcadmin.check import Check, Status, Step, Subject, Verdict, Way
+from hpcadmin.check import Check, Role, Status, Step, Subject, Verdict, Way
 from hpcadmin.hosts import fold
 from hpcadmin.rundata import Plan, ToolFound
 from hpcadmin.site import Site
-from hpcadmin.site_tools import Tool
+from hpcadmin.site_tools import MPIRUN, Tool
 from hpcadmin.text import plural, printable
 
 # Tool -> files that may be it, as patterns of a shell. OSU: `make install` with its own prefix, HPC-X, MLNX_OFED's and
@@ -271,7 +271,7 @@ def ways_of(check: Check, nodes: Sequence[str], site: Site, paths: Mapping[str, 
     """What every step of a check needs, and by the word that a step's command has for a tool in a container, what the
     steps with that word need beside it."""
     tools = {name: site.tool(name) for name in (*check.needs, *check.uses, *([MPICC] if check.builds else []))}
-    modules = dict.fromkeys(module for tool in tools.values() for module in tool.modules)
+    modules = dict.fromkeys([*site.modules.load, *(module for tool in tools.values() for module in tool.modules)])
     folders: dict[str, None] = {}
     boxes: dict[str, Way] = {}
     for name, tool in tools.items():
@@ -291,11 +291,14 @@ def _off_path(tool: str, path: str) -> bool:
     return file.name == tool and (str(file.parent) in _SBIN or any(file.match(place) for place in places_of(tool)))
 
 
-def set_out(step: Step, ways: tuple[Way, dict[str, Way]]) -> Step:
-    """The step with its way."""
+def way_for(step: Step, ways: tuple[Way, dict[str, Way]], site: Site) -> Way:
+    """The way of a step."""
     always, boxes = ways
-    box = next((boxes[word] for word in step.argv if word in boxes), Way())
-    return replace(step, way=replace(always, image=box.image, by=box.by))
+    box = next((boxes[word] for word in step.argv if word in boxes), None) if boxes else None
+    way = always if box is None else replace(always, image=box.image, by=box.by)
+    if step.role is not Role.RANKS or site.slurm.mpi != MPIRUN:
+        return way
+    return replace(way, modules=tuple(dict.fromkeys((*site.tool(MPIRUN).modules, *way.modules))))
 
 
 def notes_of(found: Sequence[ToolFound]) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hpcadmin.check import Limit, Measurement, Scope, Status, Step, Subject, Verdict
+from hpcadmin.coverage import coverage
 from hpcadmin.isolate import explain
 from hpcadmin.judge import judge
 from hpcadmin.model import Cpu, Gpu, Group, Inventory, Node
+from hpcadmin.report.summary import complete_verdicts
 from hpcadmin.rundata import (
     Manifest,
     Measured,
@@ -17,9 +19,11 @@ from hpcadmin.rundata import (
     PlannedEntry,
     PlannedJob,
     PlannedTest,
+    Run,
     TestResult,
     append_lines,
     exit_status,
+    read_run,
     write_lines,
     write_record,
 )
@@ -102,6 +106,14 @@ def node_results(nodes: Sequence[str], start: int = 9001) -> list[TestResult]:
     return [*results, TestResult(hello, ranks, outputs=("jobs/2/driver.log#t9900",))]
 
 
+def with_logs(folder: Path) -> Path:
+    """The raw outputs that the run's verdicts name, as empty files."""
+    for name in {place.partition("#")[0] for v in read_run(folder).verdicts for place in v.outputs}:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
 def write_run(folder: Path, results: Sequence[TestResult], nodes: Sequence[str], *,
               limits: Sequence[Limit] = (PINGPONG,), inv: Inventory | None = None,
               entries: Sequence[PlannedEntry] = ENTRIES, plan: Mapping[str, object] = {},
@@ -116,8 +128,11 @@ def write_run(folder: Path, results: Sequence[TestResult], nodes: Sequence[str],
         "run_id": folder.name, "suite": "network", "nodes": tuple(asked or nodes), "state": "complete",
         "started": "2026-07-30T10:15:00+02:00", "ended": "2026-07-30T10:15:12+02:00", "cluster": "lab", "user": "hpc",
         "host": "head", "command": ("hpcadmin", "validate", "--suite", "network"), "version": "0.1.0",
-        "slurm_version": "22.05.8", "exit_status": exit_status([*made.verdicts, *judged]),
+        "slurm_version": "22.05.8",
         "notes": ("no RDMA device on any node: RDMA not tested",), "simulated": inv.simulated, **head}
+    if "exit_status" not in manifest:
+        known = Run(folder, Manifest(**manifest), plan=made, verdicts=tuple(judged))  # type: ignore[arg-type]
+        manifest["exit_status"] = exit_status(complete_verdicts(known))
     write_record(folder, "manifest.json", Manifest(**manifest))  # type: ignore[arg-type]
     write_record(folder, "plan.json", made)
     write_record(folder, "inventory.json", inv)
@@ -125,5 +140,7 @@ def write_run(folder: Path, results: Sequence[TestResult], nodes: Sequence[str],
     append_lines(folder, "measurements.jsonl", [
         Measured(r.test.id, r.test.check, r.test.attempt, m) for r in results for m in r.measurements])
     write_lines(folder, "verdicts.jsonl", judged)
-    write_record(folder, "findings.json", tuple(explain(judged, made)))
+    found = tuple(explain(judged, made))
+    write_record(folder, "findings.json", found)
+    write_record(folder, "coverage.json", tuple(coverage(made, judged, found)))
     return folder

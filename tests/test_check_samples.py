@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from check_samples import Sample, all_samples, plain, sound_samples
 from corruption import Case
+from looped import looped
 
 from hpcadmin.check import Check, ParseError, Status
 from hpcadmin.registry import load_checks
@@ -30,7 +31,7 @@ def name(sample: Sample) -> str:
     return f"{sample.check}/{sample.path.stem}"
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=name)
+@looped("sample", SAMPLES, ids=name)
 def test_sample(sample: Sample) -> None:
     if "error" in sample.wanted:
         with pytest.raises(ParseError) as raised:
@@ -93,13 +94,13 @@ def test_a_number_that_is_none_is_refused(sample: Sample, bad: str) -> None:
         refused(sample, text[:begin] + bad + text[end:])
 
 
-@pytest.mark.parametrize("sample", SOUND, ids=name)
+@looped("sample", SOUND, ids=name)
 def test_doubled_output_is_refused(sample: Sample) -> None:
     refused(sample, sample.text + sample.text)
 
 
-@pytest.mark.parametrize("sample", SOUND, ids=name)
-@pytest.mark.parametrize("outcome", [{"exit_status": 1}, {"exit_status": None}, {"exit_status": 139},
+@looped("sample", SOUND, ids=name)
+@looped("outcome", [{"exit_status": 1}, {"exit_status": None}, {"exit_status": 139},
                                      {"timed_out": True}, {"truncated": True}], ids=str)
 def test_a_bad_end_is_refused(sample: Sample, outcome: dict) -> None:
     from dataclasses import replace
@@ -134,7 +135,7 @@ def test_colours_line_ends_and_noise_change_nothing(sample: Sample) -> None:
     assert plain(parse(sample, "libibverbs: Warning: no driver for mlx4\n" + text)) == wanted
 
 
-@pytest.mark.parametrize("sample", SOUND, ids=name)
+@looped("sample", SOUND, ids=name)
 def test_error_lines_beside_a_table_are_refused(sample: Sample) -> None:
     if sample.check in ("node_ready", "nvidia_smi"):
         pytest.skip("prints no table of a parallel program")
@@ -146,7 +147,7 @@ def test_error_lines_beside_a_table_are_refused(sample: Sample) -> None:
                 parse(sample, text)
 
 
-@pytest.mark.parametrize("check", list(load_checks()))
+@looped("check", list(load_checks()))
 def test_foreign_and_empty_text_is_refused(check: str) -> None:
     from hpcadmin.check import Context, Output
     for text in ("", "\n", "hello\n", "\x00\x01\x02", "1 2 3\n" * 1000, "{}", "# end\n", "<nvidia_smi_log>" * 3):

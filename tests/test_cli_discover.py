@@ -81,6 +81,7 @@ def test_local(place: Path, capfd: Captured) -> None:
     assert not (place / "hpcadmin_dir").exists()
 
 
+@pytest.mark.deep
 def test_from_captures(place: Path, capfd: Captured) -> None:
     folder = captures(place / "taken")
     assert run(["discover", "--from", str(folder), "-o", "found.json"]) == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import conf_models as models
 import pytest
 from conf_checks import CGROUP, HEAD, NEW, OLD, above, files, findings, known, machine, told, two_gpus, with_types
+from looped import looped
 
 from hpcadmin.cli._conf_check import Asked, checked
 from hpcadmin.cli._conf_check_text import shown
@@ -143,7 +144,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.number}-{case.rule}")
+@looped("case", CASES, ids=lambda case: f"{case.number}-{case.rule}")
 def test_report(case: Case) -> None:
     texts = files(case.nodes, case.gres, head=case.head, cgroup=case.cgroup, **case.more)
     found = findings(texts, *case.versions, machines=case.machines)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conf_models import H100, inventory, names
+from looped import looped
 
 from hpcadmin import conf_live
 from hpcadmin.conf.check.finding import Finding, Severity, Situation
@@ -143,7 +144,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("state", "reason", "severity", "means", "right"), [case[1:] for case in CASES],
+@looped(("state", "reason", "severity", "means", "right"), [case[1:] for case in CASES],
                          ids=[case[0] for case in CASES])
 def test_reasons(state: str, reason: str, severity: Severity, means: str, right: str) -> None:
     gres = GRES.replace("Cores=0-55", "Cores=0-27") if "0-27" in reason else GRES

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import conf_models as models
 import pytest
 from conf_checks import HEAD, NEW, OLD, above, files, findings, known, machine, told, two_gpus
+from looped import looped
 
 from hpcadmin.conf.check.finding import Severity
 from hpcadmin.model import Inventory
@@ -73,8 +74,8 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("version", [OLD, NEW], ids=["22.05", "25.11"])
+@looped("case", CASES, ids=lambda case: case.name)
+@looped("version", [OLD, NEW], ids=["22.05", "25.11"])
 def test_severity_is_what_the_daemons_did(case: Case, version: tuple[int, int]) -> None:
     wanted = case.old if version == OLD else case.new
     found = above(findings(files(case.nodes, case.gres, head=HEAD + case.head), version, machines=case.machines))

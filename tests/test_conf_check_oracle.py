@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from looped import looped
 from oracle_cases import CASES, Case, Version, conf, severity
 from oracle_machines import inventory
 from oracle_more import MORE, STRICTER, UNSEEN
@@ -22,7 +22,7 @@ def found(case: Case, version: Version) -> list[Finding]:
     return [f for f in judge(situation, leave=APART, strict=True).findings if f.severity is not Severity.NOTE]
 
 
-@pytest.mark.parametrize(("case", "version"), ASKED, ids=[f"{c.name}-{v[0]}.{v[1]:02}" for c, v in ASKED])
+@looped(("case", "version"), ASKED, ids=[f"{c.name}-{v[0]}.{v[1]:02}" for c, v in ASKED])
 def test_the_worst_finding_is_what_slurm_does(case: Case, version: Version) -> None:
     findings = found(case, version)
     worst = findings[0].severity.value if findings else ""

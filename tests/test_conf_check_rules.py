@@ -5,6 +5,7 @@ from __future__ import annotations
 import conf_models as models
 import pytest
 from conf_checks import CGROUP, HEAD, NEW, OLD, above, files, findings, known, machine, told, two_gpus
+from looped import looped
 
 from hpcadmin.conf.check.finding import Severity, Situation
 from hpcadmin.conf.check.run import every_rule, judge
@@ -26,8 +27,8 @@ def test_a_sound_configuration_has_no_finding_in_any_version() -> None:
     assert not above(findings(files(GPUS, LINES)))
 
 
-@pytest.mark.parametrize("name", ["LAB", "H100", "A100P", "NPS4", "T4", "BIG_CPU"])
-@pytest.mark.parametrize("version", ["22.05", "24.11", "26.05"])
+@looped("name", ["LAB", "H100", "A100P", "NPS4", "T4", "BIG_CPU"])
+@looped("version", ["22.05", "24.11", "26.05"])
 def test_what_conf_render_writes_has_no_finding(name: str, version: str) -> None:
     inventory = models.inventory((models.names("n", 4), getattr(models, name)), version=version)
     written = render(inventory, models.SITE, RenderOptions(slurm_version=version))
@@ -226,7 +227,7 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize("row", RULES, ids=[f"{n}-{row[0]}" for n, row in enumerate(RULES)])
+@looped("row", RULES, ids=[f"{n}-{row[0]}" for n, row in enumerate(RULES)])
 def test_rule(row: tuple[str, str, str, str, str, dict[str, str]]) -> None:
     rule, severity, words, nodes, lines, rest = row
     found = findings(files(nodes, lines, **rest), NEW)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from conf_models import H100, inventory, names
+from looped import looped
 
 from hpcadmin.conf.check.finding import Finding, Severity, Situation
 from hpcadmin.conf.check.rules import topology
@@ -90,7 +91,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("topo", "severity", "what", "right"), [case[1:] for case in WRONG],
+@looped(("topo", "severity", "what", "right"), [case[1:] for case in WRONG],
                          ids=[case[0] for case in WRONG])
 def test_trees(topo: str | None, severity: Severity, what: str, right: str) -> None:
     finding = next(f for f in of(topo) if what in f.what)

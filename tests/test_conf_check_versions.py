@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from looped import looped
 
 from hpcadmin.conf.check.finding import Finding, Situation
 from hpcadmin.conf.check.rules import versions
@@ -19,7 +19,7 @@ def told(texts: dict[str, str], *asked: tuple[int, int]) -> list[tuple[str, str,
     return [(f.severity.value, str(f.place), f.what) for f in found(texts, *asked)]
 
 
-@pytest.mark.parametrize(("file", "line", "version", "severity", "right"), [
+@looped(("file", "line", "version", "severity", "right"), [
     ("slurm.conf", "SelectType=select/cons_res", (23, 2), "NOTE", "SelectType=select/cons_tres"),
     ("slurm.conf", "SelectType=select/cons_res", (23, 11), "FATAL", "SelectType=select/cons_tres"),
     ("slurm.conf", "JobContainerType=job_container/tmpfs", (25, 11), "DEPRECATED", "NamespaceType=namespace/tmpfs"),

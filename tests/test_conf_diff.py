@@ -9,6 +9,7 @@ from pathlib import Path
 
 import conf_models as m
 import pytest
+from looped import looped
 
 from hpcadmin import inventory as store
 from hpcadmin.cli import run
@@ -40,7 +41,7 @@ def told(found: Diff) -> list[tuple[str, str, str, str]]:
     return [(d.weight.value, d.what, d.old, d.new) for d in found.differences]
 
 
-@pytest.mark.parametrize(("old", "new"), [
+@looped(("old", "new"), [
     ("SlurmdTimeout=0300", "slurmdtimeout = 300 # x"),
     ("GresTypes=gpu,nic", "GresTypes=nic,gpu"),
     ("SelectTypeParameters=CR_CORE_Memory", "SelectTypeParameters=CR_Core_Memory"),
@@ -62,7 +63,7 @@ def test_what_means_the_same(old: str, new: str) -> None:
     assert text.text(diff(old, new)).startswith("no difference")
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
+@looped(("old", "new", "expected"), [
     ("Prolog=/a", "Prolog=/A", ("CHANGE", "Prolog", "/a", "/A")),
     ("", "SlurmdTimeout=9", ("CHANGE", "SlurmdTimeout", "", "9")),
     ("SlurmdTimeout=9", "", ("DROPPED", "SlurmdTimeout", "9", "")),

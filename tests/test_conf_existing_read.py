@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from looped import looped
 
 from hpcadmin.conf.existing.parts import Configuration
 from hpcadmin.conf.existing.read import MAX_NESTING, configure
@@ -29,7 +30,7 @@ def value(text: str, key: str = "Prolog") -> str | None:
     return conf.setting(key)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
+@looped(("text", "expected"), [
     ("Prolog=/a", "/a"),
     ("PROLOG = /a\n", "/a"),
     ("\t prolog\t=\t/a  \r\n", "/a"),
@@ -54,7 +55,7 @@ def test_a_setting(text: str, expected: str) -> None:
     assert value(text) == expected
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@looped(("text", "words"), [
     ("SlurmdTimeout=100 InactiveLimit=5", "after SlurmdTimeout="),
     ("Prolog=", "a key without a value"),
     ("hello world", "no Key=Value"),

@@ -8,6 +8,7 @@ import conf_models as m
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looped import looped
 
 from hpcadmin.conf.existing.lines import scan
 from hpcadmin.conf.existing.parts import SourceFile, Statement
@@ -45,7 +46,7 @@ def test_round_trip_of_anything(text: str) -> None:
     assert write(read(text)) == text
 
 
-@pytest.mark.parametrize(("text", "key", "value", "after"), [
+@looped(("text", "key", "value", "after"), [
     ("A=1 # c", "a", "22", "A=22 # c"),
     ("A=1    # c", "a", "222", "A=222  # c"),             # the comment stays in its column
     ("A=1  # c", "a", "22222", "A=22222 # c"),

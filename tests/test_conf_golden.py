@@ -7,6 +7,7 @@ from pathlib import Path
 import conf_models as m
 import pytest
 from golden_files import compare
+from looped import looped
 
 from hpcadmin.cli.conf import explanation
 from hpcadmin.conf.parts import Rendering
@@ -73,7 +74,7 @@ def rendered(case: str) -> Rendering:
     return render(inventory, site, options)
 
 
-@pytest.mark.parametrize("case", CASES)
+@looped("case", CASES)
 def test_files_are_as_they_were(case: str) -> None:
     result = rendered(case)
     assert result.problems == ()
@@ -88,7 +89,7 @@ def test_explanations_are_as_they_were(case: str) -> None:
     compare(GOLDEN.parent / "conf-explain" / f"{case}.txt", explanation(rendered(case).explained))
 
 
-@pytest.mark.parametrize("case", CASES)
+@looped("case", CASES)
 def test_every_line_is_explained_where_it_stands(case: str) -> None:
     result = rendered(case)
     for name, text in result.files.items():

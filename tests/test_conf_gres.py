@@ -7,6 +7,7 @@ import conf_machines as c
 import conf_models as m
 import pytest
 from conf_models import group, words
+from looped import looped
 
 from hpcadmin.conf.parts import Rendering
 from hpcadmin.conf.render import RenderOptions, render
@@ -126,7 +127,7 @@ def test_shares_where_slurmd_finds_the_gpus() -> None:
     assert words(result, "Gres") == "gpu:h100:8,shard:32"
 
 
-@pytest.mark.parametrize(("node", "keys", "word"), [
+@looped(("node", "keys", "word"), [
     (m.H100, {"mps": 150}, "a multiple of 100"),
     (m.H100, {"mps": 100, "shards": 4}, "jobs with MPS lose CUDA_VISIBLE_DEVICES"),
     (m.H100, {"shards": -1}, "a count for each GPU"),
@@ -164,7 +165,7 @@ def test_counted_gres() -> None:
 
 # Types.
 
-@pytest.mark.parametrize(("model", "name"), [
+@looped(("model", "name"), [
     ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA A100-SXM4-40GB", "a100"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
     ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"), ("NVIDIA RTX A6000", "a6000"), ("Tesla T4", "t4"),
     ("NVIDIA GH200 480GB", "gh200"), ("NVIDIA GB200", "gb200"), ("AMD Instinct MI300X OAM", "mi300x"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import conf_machines as c
 import conf_models as m
 import pytest
+from looped import looped
 
 from hpcadmin.conf.parts import Rendering
 from hpcadmin.conf.render import RenderOptions, render
@@ -84,8 +85,8 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("case", PLAIN)
+@looped("version", VERSIONS)
+@looped("case", PLAIN)
 def test_lines_of_the_digest(case: str, version: str) -> None:
     node, line, wanted = PLAIN[case]
     result = go(node, version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from looped import looped
 
 from hpcadmin.conf import keys
 from hpcadmin.conf.keys import NEWEST, OLDEST, VERSIONS, Apply, Effect, Form, Version
@@ -32,7 +33,7 @@ def test_no_key_comes_twice() -> None:
     assert sorted(set(of_values)) == sorted(of_values)
 
 
-@pytest.mark.parametrize("life", [*ALL, *(word for words in VALUES for word in words.words)], ids=lambda x: x.name)
+@looped("life", [*ALL, *(word for words in VALUES for word in words.words)], ids=lambda x: x.name)
 def test_lives_are_in_order(life: Life) -> None:
     starts = [start for start, _ in life.changes]
     assert starts == sorted(set(starts))
@@ -113,7 +114,7 @@ _CGROUP = {
 }
 
 
-@pytest.mark.parametrize("key", _CGROUP)
+@looped("key", _CGROUP)
 def test_cgroup_conf(key: str) -> None:
     assert [effect("cgroup.conf", key, v) for v in VERSIONS] == _CGROUP[key]
 
@@ -178,7 +179,7 @@ _SLURM = [
 ]
 
 
-@pytest.mark.parametrize(("file", "key", "value", "story"), _SLURM, ids=lambda x: x if isinstance(x, str) else "")
+@looped(("file", "key", "value", "story"), _SLURM, ids=lambda x: x if isinstance(x, str) else "")
 def test_slurm_conf(file: str, key: str, value: str, story: dict[str, Effect | None]) -> None:
     expected = None
     for text, version in SHORT.items():
@@ -254,7 +255,7 @@ def test_versions_are_asked_from_the_oldest() -> None:
     assert (where, what) == ((23, 11), FATAL)
 
 
-@pytest.mark.parametrize(("key", "value", "right"), [
+@looped(("key", "value", "right"), [
     ("RealMemory", "1000M", False), ("RealMemory", "1000", True), ("RealMemory", "10k", True),
     ("Sockets", "2k", False), ("Sockets", "65536", False), ("Sockets", "0x10", True), ("Sockets", "08", False),
     ("Sockets", "-1", False), ("Sockets", "1.5", False), ("Weight", "INFINITE", True), ("Weight", "4294967296", False),
@@ -286,7 +287,7 @@ def test_plugins() -> None:
     assert keys.plugins("StateSaveLocation", NEWEST) == ()
 
 
-@pytest.mark.parametrize(("file", "key", "old", "new"), [
+@looped(("file", "key", "old", "new"), [
     ("slurm.conf", "SlurmctldDebug", Apply.RECONFIGURE, Apply.RECONFIGURE),
     ("slurm.conf", "GresTypes", Apply.RESTART_ALL, Apply.RECONFIGURE),
     ("slurm.conf", "MaxJobCount", Apply.RESTART_SLURMCTLD, Apply.RECONFIGURE),

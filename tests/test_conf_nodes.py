@@ -7,6 +7,7 @@ import conf_machines as c
 import conf_models as m
 import pytest
 from conf_models import group, words
+from looped import looped
 
 from hpcadmin.conf.features import cpu, network, weight
 from hpcadmin.conf.machines import cpu_memory
@@ -68,7 +69,7 @@ def test_a_line_has_the_least_of_its_nodes() -> None:
 LIGHT = {"TaskPlugin": "task/affinity"}
 
 
-@pytest.mark.parametrize(("options", "slurm", "word"), [
+@looped(("options", "slurm", "word"), [
     ({"CoreSpecCount": 112}, {}, "the nodes have 112 cores"),
     ({"CoreSpecCount": "two"}, {}, "not a number"),
     ({"CoreSpecCount": True}, {}, "not a number"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import conf_models as m
 import pytest
+from looped import looped
 
 from hpcadmin.cli._conf_problems import folded, problem_lines
 from hpcadmin.cli.conf import explanation
@@ -55,7 +56,7 @@ def faults(result: Rendering, inventory: Inventory = GPUS) -> list[str]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["all", "ALL", "Default", "DEFAULT", "", "n 1", "n[1-2]", "n1,n2", "-x", "knöten",
+@looped("name", ["all", "ALL", "Default", "DEFAULT", "", "n 1", "n[1-2]", "n1,n2", "-x", "knöten",
                                   "x" * 300, "a\nb", "n123456789012345678901", "n18446744073709551615"])
 def test_names_that_slurm_takes_for_something_else(name: str) -> None:
     lines = told(go(named(name), named("n1")))
@@ -128,7 +129,7 @@ def test_weights_only_where_lines_differ() -> None:
 # --- hostile values --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", HOSTILE)
+@looped("value", HOSTILE)
 def test_what_nodes_say_of_themselves_never_breaks_a_file(value: str) -> None:
     """GPU models, CPU models, rates, profiles: in the files as comments, never as they are."""
     node = replace(m.H100, simulated=value, cpu=replace(m.H100.cpu, model=f"EPYC {value}"),

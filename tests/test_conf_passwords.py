@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.cli import run
 from hpcadmin.conf.passwords import hidden, secret
@@ -14,7 +15,7 @@ WORD = "gehe1m"
 HEAD = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=4 RealMemory=100\nPartitionName=p Nodes=n1\n"
 
 
-@pytest.mark.parametrize("text", [
+@looped("text", [
     f"StoragePass={WORD}", f"storagepass = {WORD}", f'StoragePass="{WORD} {WORD}"', f'StoragePass="{WORD}',
     f"AccountingStoragePass={WORD},{WORD}", f"JobCompPass+={WORD}", f"StoragePass=\\\n{WORD}",
     f"StoragePass={WORD}\\\n{WORD}",

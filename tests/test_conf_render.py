@@ -7,6 +7,7 @@ from typing import Any
 
 import conf_models as m
 import pytest
+from looped import looped
 
 from hpcadmin import records
 from hpcadmin.cli import run
@@ -318,7 +319,7 @@ def test_node_options_cannot_contradict_the_hardware(options: dict[str, Any]) ->
 HOSTILE = ["a\nInclude=/etc/shadow", "a#b", "a b", 'a"b', "a'b", "a\\", "a=b", "", "a\x1b[31m", "ä", "a\tb", "\u202ea"]
 
 
-@pytest.mark.parametrize("value", HOSTILE)
+@looped("value", HOSTILE)
 def test_hostile_values_of_the_site_are_refused_with_their_key(value: str) -> None:
     sites = {
         "slurm.options.Prolog": m.site(options={"Prolog": value}),
@@ -339,7 +340,7 @@ def test_hostile_keys_and_types_are_refused() -> None:
     assert "the first a letter" in told(go(site=m.site(gpu_types={"NVIDIA H100 80GB HBM3": "h:1"})))
 
 
-@pytest.mark.parametrize("value", HOSTILE)
+@looped("value", HOSTILE)
 def test_hostile_values_of_a_node_never_reach_a_line(value: str) -> None:
     gpus = tuple(replace(g, model=f"NVIDIA {value} H100") for g in m.H100.gpus)
     node = replace(m.H100, name="n1", gpus=gpus, simulated=value, addresses=(value,), slurm_version="22.05")

@@ -10,6 +10,7 @@ import conf_models as m
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from looped import looped
 
 from hpcadmin.conf.keys import VERSIONS, Effect, effects, show, statement
 from hpcadmin.conf.partitions import slurm_minutes
@@ -179,7 +180,7 @@ def test_the_plan_of_the_scheduler_reaches_as_far_as_jobs_may_last() -> None:
         go(replace(m.SITE, partitions={"a": {"MaxTime": "soon"}})))
 
 
-@pytest.mark.parametrize(("text", "minutes"), [
+@looped(("text", "minutes"), [
     ("60", 60), ("90:30", 91), ("1:30:00", 90), ("2-12", 3600), ("1-00:30", 1470), ("1-00:00:01", 1441), ("", None),
     ("1-2-3", None), ("-5", None), ("1:2:3:4", None), ("1.5", None), ("0", 0),
 ])
@@ -236,7 +237,7 @@ def test_priorities_need_accounting() -> None:
     assert "PriorityWeight" not in go(basic, version="23.02").files["slurm.conf"]
 
 
-@pytest.mark.parametrize(("accounting", "word"), [
+@looped(("accounting", "word"), [
     ({"slurmdbd": True}, "no host"), ({"enforce": ("limits",)}, "no host"),
     ({"host": "a", "enforce": ("limit",)}, "enforce has no 'limit'"), ({"host": "a", "energy": "x"}, "no such plug-in"),
     ({"energy": "rapl"}, "nothing keeps it"), ({"host": "a", "interconnect": "sysfs"}, "SysfsInterfaces"),
@@ -413,8 +414,8 @@ def test_no_site_makes_a_file_that_its_version_dies_of(site: Site, version: tupl
         assert len(keys) == len(set(keys)), "a key stands twice"
 
 
-@pytest.mark.parametrize("version", [*map(show, VERSIONS), ""])
-@pytest.mark.parametrize("site", [m.SITE, KEPT], ids=["plain", "kept"])
+@looped("version", [*map(show, VERSIONS), ""])
+@looped("site", [m.SITE, KEPT], ids=["plain", "kept"])
 def test_our_own_lines_are_in_no_version_more_than_it_has(site: Site, version: str) -> None:
     """Nothing is said against any line of ours: no note about a key or value."""
     result = render(m.inventory((["g1"], m.A100P), (["c1"], m.LAB), version=""), site, RenderOptions(version))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import fabric_trees as trees
 import pytest
+from looped import looped
 from topology_models import (
     V22,
     V23,
@@ -223,7 +224,7 @@ def test_the_sites_own_tree() -> None:
     assert lines(NODES, site(switches={"only": "n[1-6]"})) == ["SwitchName=only Nodes=n[1-6]  # site.toml"]
 
 
-@pytest.mark.parametrize(("change", "words"), [
+@looped(("change", "words"), [
     ({"leaf1": "n[1-3],x9"}, "leaf1 names x9, which the inventory does not have"),
     ({"leaf1": "n[1-4]"}, "leaf2 has n4, which leaf1 has too"),
     ({"leaf1": "n[1-2]"}, "lacks n3: jobs would not get them"),

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import fabric_trees as trees
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_models import V22, V24, V26, inventory, planned, read_back, texts
@@ -40,6 +41,7 @@ def turned(found: Inventory, chance: random.Random) -> Inventory:
                    fabrics=(replace(network, devices=devices),))
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 2 ** 32), cuts=st.integers(0, 2), version=VERSIONS)
 def test_every_node_is_once_in_one_tree(shape: tuple[int, ...], seed: int, cuts: int,

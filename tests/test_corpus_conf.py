@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from looped import looped
 
 from hpcadmin.cli._conf_check import Asked, checked
 from hpcadmin.cli._conf_check_text import Checked, shown
@@ -55,7 +56,7 @@ def test_there_is_an_answer_for_each_file() -> None:
     assert names() == sorted(path.name for path in (CORPUS / "slurm").iterdir())
 
 
-@pytest.mark.parametrize("name", names())
+@looped("name", names())
 def test_what_is_wrong_has_findings_at_the_lines_of_the_answer(name: str) -> None:
     answer, text = answers()[name], shown(judged(name))
     if answer["wrong"] is not True:
@@ -70,20 +71,20 @@ def test_what_is_wrong_has_findings_at_the_lines_of_the_answer(name: str) -> Non
         assert f"{CORPUS / 'slurm' / name}:{line}: " in text or re.search(rf"also .*\b{line}\b", text), text
 
 
-@pytest.mark.parametrize("name", names())
+@looped("name", names())
 def test_the_report_says_what_it_must(name: str) -> None:
     text = shown(judged(name))
     for pattern in answers()[name]["must_report_re"]:
         assert re.search(pattern, text), (pattern, text)
 
 
-@pytest.mark.parametrize("name", names())
+@looped("name", names())
 def test_the_right_lines_are_there(name: str) -> None:
     right = {line for finding in judged(name).result.findings for line in finding.right}
     for line in answers()[name]["right_lines"]:
         assert line in right, (line, right)
 
 
-@pytest.mark.parametrize("name", names())
+@looped("name", names())
 def test_what_is_incomplete_is_called_so(name: str) -> None:
     assert bool(judged(name).incomplete) is answers()[name]["incomplete"], shown(judged(name))

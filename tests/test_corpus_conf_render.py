@@ -11,8 +11,10 @@ from typing import Any
 
 import corpus_topo as corpus
 import pytest
+from looped import looped
 
-from hpcadmin.conf.gpus import bus_order, links
+from hpcadmin.bus_order import bus_order
+from hpcadmin.conf.gpus import links
 from hpcadmin.conf.machines import placed
 from hpcadmin.conf.sockets import Layout, Mode, choose, layout, near_cores, places
 from hpcadmin.model import Gpu, Node
@@ -66,7 +68,8 @@ def test_layout(file: str) -> None:
     assert ours == wanted
 
 
-@pytest.mark.parametrize("file", having("slurmd_C_22_05"))
+@pytest.mark.deep
+@looped("file", having("slurmd_C_22_05"))
 def test_layout_is_what_slurmd_prints(file: str) -> None:
     """Of a real slurmd 22.05 on the file; where sockets are even, its product is the number of CPUs."""
     found, printed = node(file), dict(_PRINTED.findall(str(corpus.answer(file)["slurmd_C_22_05"])))
@@ -94,7 +97,7 @@ def find(found: Node, pci: str) -> Gpu | None:
     return next((gpu for gpu in placed(found) if gpu.pci.endswith(pci.lower())), None)
 
 
-@pytest.mark.parametrize("file", files_with("local_cores"))
+@looped("file", files_with("local_cores"))
 def test_cores_near_gpus(file: str) -> None:
     found = node(file)
     if found is None or hidden(found):
@@ -109,7 +112,7 @@ def test_cores_near_gpus(file: str) -> None:
         assert fold_ids(near.cores) == told["local_cores"], told["pci"]
 
 
-@pytest.mark.parametrize("file", files_with("local_set_is"))
+@looped("file", files_with("local_set_is"))
 def test_which_sockets_they_are(file: str) -> None:
     found = node(file)
     if found is None or hidden(found):
@@ -132,7 +135,7 @@ def test_which_sockets_they_are(file: str) -> None:
         assert chosen.mode is Mode.NUMA
 
 
-@pytest.mark.parametrize("file", [file for file in having("kind") if "cores_if_determined" in corpus.answer(file)])
+@looped("file", [file for file in having("kind") if "cores_if_determined" in corpus.answer(file)])
 def test_no_cores_from_a_file_that_does_not_determine_them(file: str) -> None:
     """A matrix of topo -m names OS CPUs, and nothing says which core each is."""
     found, wanted = node(file), corpus.answer(file)["cores_if_determined"]
@@ -147,7 +150,7 @@ def matrix(file: str) -> list[list[int]] | None:
     return rows if square else None
 
 
-@pytest.mark.parametrize("file", [file for file in having("links") if matrix(file)])
+@looped("file", [file for file in having("links") if matrix(file)])
 def test_links(file: str) -> None:
     found, wanted = node(file), matrix(file) or []
     if found is None:

@@ -12,6 +12,7 @@ from check_samples import Sample
 from corruption_families import SMI_ERRORS as ERRORS
 from corruption_families import SMI_WORDS as WORDS
 from corruption_families import smi_sample
+from looped import looped
 
 from hpcadmin.check import Context, Output, ParseError, Status, Subject
 from hpcadmin.judge import judge
@@ -46,8 +47,8 @@ def test_whole_passes() -> None:
     assert verdict(sample().outputs()) is Status.PASS
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("end", [{"exit_status": 1}, {"exit_status": None}, {"timed_out": True}, {"truncated": True},
+@looped("place", [0, 1, 2])
+@looped("end", [{"exit_status": 1}, {"exit_status": None}, {"timed_out": True}, {"truncated": True},
                                  {"exit_status": 139}], ids=str)
 def test_a_bad_end_never_passes(place: int, end: dict) -> None:
     outputs = sample().outputs()
@@ -62,7 +63,7 @@ def test_a_step_that_is_lost_never_passes() -> None:
         assert verdict(chosen) is not Status.PASS
 
 
-@pytest.mark.parametrize(("old", "new", "wanted"), [
+@looped(("old", "new", "wanted"), [
     ("<dram_uncorrectable>0<", "<dram_uncorrectable>1<", Status.FAIL),
     ("<sram_correctable>0<", "<sram_correctable>9<", Status.PASS),
     ("<remapped_row_unc>0<", "<remapped_row_unc>2<", Status.WARN),

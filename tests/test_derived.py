@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looped import looped
 
 from hpcadmin.catalogue import load_limits
 from hpcadmin.check import Direction, Limit, Measurement, Status, Subject, Verdict
@@ -84,7 +85,7 @@ def two(make: object) -> list[Node]:
 
 # --- what is derived
 
-@pytest.mark.parametrize(("check", "m", "nodes", "expected", "words"), [
+@looped(("check", "m", "nodes", "expected", "words"), [
     # 8 x H100 with NDR: 18 NVLinks of 25 GB/s; 8 ports of 50 GB/s
     ("nccl_allreduce", busbw(480), [h100("a")], 0.65 * 450, "18 x NVLink 4"),
     ("nccl_alltoall", busbw(330), [h100("a")], 0.55 * 450, "NVLink"),
@@ -123,7 +124,7 @@ def test_what_is_derived(check: str, m: Measurement, nodes: Sequence[Node], expe
     assert "derived" in slow.reason
 
 
-@pytest.mark.parametrize(("check", "m", "nodes"), [
+@looped(("check", "m", "nodes"), [
     ("nccl_allreduce", busbw(300, size=GIB >> 3), [h100("a")]),                           # too small a message
     ("nccl_allreduce", busbw(300), [replace(h100("a"), gpu_links=())]),                     # how many NVLinks?
     ("nccl_allreduce", busbw(90, ranks=2), [node("a", "Tesla V100-SXM2-32GB", 4, "NV2")]),    # half of a mesh
@@ -262,7 +263,7 @@ def test_a_uniformly_slow_cluster_is_found_though_its_peers_are_alike() -> None:
 GENEROUS = Limit("", "", min=0.001, source="a limit that passes anything")
 
 
-@pytest.mark.parametrize(("check", "m", "nodes", "words"), [
+@looped(("check", "m", "nodes", "words"), [
     ("nccl_allreduce", busbw(900), [h100("a")], "above 787.5 GB/s"),
     ("nccl_allgather", busbw(460), [h100("a")], "450 GB/s to other GPUs"),
     ("nccl_allreduce", busbw(60, 2, 16), two(lambda n: replace(h100(n), nics=(port("mlx5_0", 200.0),))), "46.88 GB/s"),
@@ -296,7 +297,7 @@ def test_what_is_impossible_is_an_error_whatever_the_limit(check: str, m: Measur
         assert words in verdict.reason
 
 
-@pytest.mark.parametrize(("check", "m", "nodes"), [
+@looped(("check", "m", "nodes"), [
     ("nccl_allreduce", busbw(480), [h100("a")]),                    # NVLS is above the links
     ("nccl_allreduce", busbw(489, 2, 16), two(h100)),               # above the ports: in the network and by trees
     ("nccl_allreduce", busbw(78, 2, 16), two(lambda n: replace(h100(n), nics=(port("efa_0", 400.0),)))),

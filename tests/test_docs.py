@@ -12,8 +12,9 @@ from pathlib import Path
 
 import click
 import pytest
+from looped import looped
 
-from hpcadmin.cli import _documents_text, conf, discover, inventory, root
+from hpcadmin.cli import _documents_text, conf, discover, inventory, root, runs, validate
 from hpcadmin.cli._topology import topology
 from hpcadmin.conf.check.finding import Severity
 from hpcadmin.conf.check.run import every_rule
@@ -42,6 +43,7 @@ GUIDE = TOP / "docs" / "discovery.md"
 KEYS = TOP / "docs" / "discovery-json.md"
 CONF = TOP / "docs" / "configuration.md"
 SITE = TOP / "docs" / "site.toml"
+RUNS = TOP / "docs" / "runs.md"
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").glob("*.md"))]
 CORPUS = TOP.parent / "shared" / "corpus" / "topo"
 SAMPLES = TOP / "tests" / "samples"
@@ -78,7 +80,7 @@ def test_every_reader_is_in_the_table() -> None:
 
 def own_documents() -> Iterator[Document]:
     for path in sorted(SAMPLES.rglob("*")):
-        if path.is_file():
+        if path.is_file() and SAMPLES / "nhc" not in path.parents:      # folders that stand for nodes, no captures
             yield from documents(path.name, path.read_bytes())
 
 
@@ -118,6 +120,7 @@ def undocumented(found: Iterator[Document]) -> set[str]:
     return missing
 
 
+@pytest.mark.deep
 def test_kinds_and_keys_of_the_samples_are_documented() -> None:
     assert undocumented(own_documents()) == set()
 
@@ -168,6 +171,12 @@ def test_every_option_of_conf_is_in_its_table(name: str) -> None:
     assert option_rows(section(CONF, name)) == options(conf.command.commands[name])
 
 
+def test_every_option_of_validate_and_runs_is_on_the_page_of_runs() -> None:
+    assert isinstance(runs.command, click.Group)
+    known = set().union(*map(options, [validate.command, *runs.command.commands.values()]))
+    assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section(RUNS, "All options"))) == known
+
+
 def commands(page: Path) -> Iterator[list[str]]:
     """The words of every `hpcadmin …` in code, in the order of the page; what follows a pipe or a semicolon is left."""
     text = page.read_text()
@@ -182,7 +191,7 @@ def commands(page: Path) -> Iterator[list[str]]:
                 continue
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@looped("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_on_the_pages_exist(page: Path) -> None:
     for words in commands(page):
         command: click.Command = root
@@ -210,7 +219,7 @@ def test_findings_and_differences_are_explained() -> None:
 _RECORDS = {"cluster": Cluster, "slurm": SlurmSite, "accounting": AccountingSite, "hooks": HookSite,
             "private_tmp": PrivateTmp, "topology": TopologySite, "nodes": NodeGroup}
 # Of validate and discover.
-_OTHERS = {"partition", "account", "qos", "reservation", "mpi", "backend", "domain"}
+_OTHERS = {"nice", "priority", "partition", "account", "qos", "reservation", "mpi", "backend", "domain"}
 
 
 @pytest.mark.parametrize("table", _RECORDS)
@@ -254,7 +263,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@looped("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         path, _, anchor = target.partition("#")

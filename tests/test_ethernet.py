@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.check import Context, Measurement, NodeView, Output, ParseError, Reading, Role, Status, Subject
 from hpcadmin.checklib import ping
@@ -314,7 +315,7 @@ def test_too_few_datagrams_never_pass() -> None:
     assert verdict[0].status is not Status.PASS
 
 
-@pytest.mark.parametrize(("server", "client", "said"), [
+@looped(("server", "client", "said"), [
     (SERVER.replace("node: node01", "node: node03"), CLIENT, "ran on node03, not on node01"),
     (CLIENT, CLIENT, "is of the client"), (SERVER, SERVER, "is of the server"),
     (SERVER.replace("servers: 0 0 0 0\n", ""), CLIENT, "servers not told"),

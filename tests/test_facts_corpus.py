@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import facts
@@ -40,7 +41,7 @@ def ids(text: str | None) -> tuple[int, ...] | None:
     return cpu_list(text, "affinity") if text else None
 
 
-@pytest.mark.parametrize(("name", "right"), cases("topo-m", "topo-mp"))
+@looped(("name", "right"), cases("topo-m", "topo-mp"))
 def test_topo(name: str, right: dict) -> None:
     if name in REFUSED:
         assert right["must_refuse"]
@@ -59,7 +60,7 @@ def test_topo(name: str, right: dict) -> None:
     assert relations == {nic: value["relations"] for nic, value in right["nics"].items()}
 
 
-@pytest.mark.parametrize(("name", "right"), cases("smi-xml"))
+@looped(("name", "right"), cases("smi-xml"))
 def test_smi_xml(name: str, right: dict) -> None:
     smi = facts()["nvidia_smi"].parse(text_of(name))
     assert (smi.driver or None) == right["driver"]
@@ -80,7 +81,7 @@ def test_smi_errors_name_the_gpu(name: str, right: dict) -> None:
     assert facts()["nvidia_list"].parse(text_of(name)).lost[0].pci == right["errors"][0]["pci"]
 
 
-@pytest.mark.parametrize(("name", "right"), cases("lscpu"))
+@looped(("name", "right"), cases("lscpu"))
 def test_lscpu(name: str, right: dict) -> None:
     lscpu = facts()["lscpu"].parse(text_of(name))
     ours = {

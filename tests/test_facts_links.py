@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from looped import looped
 
 from hpcadmin.facts import _cores, _links
 from hpcadmin.model import Core, Cpu, NumaNode
@@ -21,7 +22,7 @@ def told(links, kind="NVLink"):
     return list(_links.faults(links, [f"GPU{n}" for n in range(len(links))], kind))
 
 
-@pytest.mark.parametrize("links", [
+@looped("links", [
     CUBE, mesh(8, 18), mesh(16, 6), mesh(4, 4), mesh(8, 12, size=2), mesh(8, 6, size=4), mesh(6, 3, size=3),
     mesh(2, 4), mesh(8, 0), mesh(1, 0), mesh(3, 4, 2), mesh(6, 12, 4, 5, size=2), mesh(8, 6, 4, 5, 6, 7),
     [[-1, 1, 1, 2], [1, -1, 2, 1], [1, 2, -1, 2], [2, 1, 2, -1]],
@@ -86,7 +87,7 @@ def test_sources_that_differ():
 # --- cores ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("affinities", "near", "values"), [
+@looped(("affinities", "near", "values"), [
     (["0-31,64-95", "32-63,96-127"], False, [["0-31", "32-63"]]),
     (["64-127,192-254"], False, [["64-127"]]),
     (["48-63,176-191", None], False, [["48-63", None]]),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looped import looped
 
 from hpcadmin.errors import ParseError
 from hpcadmin.facts import _nic, ibdev2netdev, ibstat, ibstatus, ibv_devinfo, lldp, netq, part_of, sysfs_ib
@@ -139,7 +140,7 @@ def test_a_panic_after_good_devices_keeps_them() -> None:
     assert what(reading)[0].startswith("mlx5_1 could not be read: ibpanic")
 
 
-@pytest.mark.parametrize("end", range(20, 200, 7))
+@looped("end", range(20, 200, 7))
 def test_ibstat_that_is_cut_off_says_so(end: int) -> None:
     text = render_ibstat([[card(), card()]])
     cut = text[:len(text) - end]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from looped import looped
 
 from hpcadmin.facts import Document, read_document
 from hpcadmin.facts._prefixes import without_prefixes
@@ -13,7 +13,7 @@ LIST = ("GPU 0: NVIDIA H200 (UUID: GPU-00000000-0000-0000-0000-000000000000)",
         "GPU 1: NVIDIA H200 (UUID: GPU-00000000-0000-0000-0000-000000000001)")
 
 
-@pytest.mark.parametrize("prefix", [
+@looped("prefix", [
     "2026-03-01T12:00:00Z ", "2026-03-01T12:00:00.123456+01:00 stdout F ", "[2026-03-01 12:00:00,123] ",
     "2026-03-01 12:00:00 INFO ", "[12:00:01] ", "Mar  1 12:00:00 gpu01 collect.sh[812]: ", "#12 0.345 ", "[rank0]: ",
     "[1,0]<stdout>:", "0: ", "(RayWorkerWrapper pid=17) ", "gpu-info-1  | ",

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin import records
 from hpcadmin.errors import ParseError
@@ -13,7 +14,7 @@ SAMPLES = Path(__file__).parent / "samples" / "facts"
 CASES = sorted(SAMPLES.glob("*/*.txt"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@looped("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_sample(path: Path) -> None:
     expected = json.loads(path.with_suffix(".json").read_text())
     fact = facts()[path.parent.name]
@@ -31,7 +32,7 @@ def test_every_fact_has_samples() -> None:
     assert set(facts()) == {path.parent.name for path in CASES}
 
 
-@pytest.mark.parametrize("name", sorted(facts()))
+@looped("name", sorted(facts()))
 def test_empty_text_is_an_error_never_a_value(name: str) -> None:
     for text in ("", "\n", "   \n\n"):
         with pytest.raises(ParseError):
@@ -46,7 +47,7 @@ WHOLE = [path for path in CASES if path.parent.name in (*LISTS, "nvidia_smi")
          and "value" in json.loads(path.with_suffix(".json").read_text())]
 
 
-@pytest.mark.parametrize("path", WHOLE, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@looped("path", WHOLE, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_list_cut_off_anywhere_is_an_error(path: Path) -> None:
     """Nothing that lacks its end is taken for the whole: fewer devices would look like a fact."""
     text = path.read_text().rstrip("\n")

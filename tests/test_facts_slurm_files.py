@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from looped import looped
 
 from hpcadmin.facts import Document, Reading
 from hpcadmin.facts.slurm_files import read
@@ -103,7 +104,7 @@ WRONG += [
 ]
 
 
-@pytest.mark.parametrize(("text", "what"), WRONG, ids=[what[:30] for _, what in WRONG])
+@looped(("text", "what"), WRONG, ids=[what[:30] for _, what in WRONG])
 def test_what_is_wrong_is_named_with_its_line(text: str, what: str) -> None:
     reading = one(text)
     assert what in said(reading)

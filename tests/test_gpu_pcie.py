@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.check import Context, NodeView, Output, ParseError
 from hpcadmin.registry import load_checks
@@ -47,8 +48,8 @@ def test_a_tool_that_fails_ends_it(tmp_path: Path) -> None:
 OK = (Path(__file__).parent / "samples" / "gpu_pcie" / "ok.out").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf", "-7", "1,024", "0x10", "1e999", "--", "", "0", "99"])
-@pytest.mark.parametrize("place", [3, 4, 5, 6])
+@looped("bad", ["nan", "inf", "-7", "1,024", "0x10", "1e999", "--", "", "0", "99"])
+@looped("place", [3, 4, 5, 6])
 def test_a_number_that_is_none_is_refused(place: int, bad: str) -> None:
     row = next(line for line in OK.splitlines() if ", 97, " in line)
     words = row.split(", ")

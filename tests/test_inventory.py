@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin import inventory, records
 from hpcadmin.errors import StoreError
@@ -68,7 +69,7 @@ def test_two_missing_gpus_and_all_of_them() -> None:
     assert none[0].startswith("node02: 0 GPUs, the group has 8; missing: GPU 0")
 
 
-@pytest.mark.parametrize(("changes", "expected"), [
+@looped(("changes", "expected"), [
     ({"memory_mib": 965_000}, "node02: memory 942 GiB, the group has 1006 GiB"),
     ({"memory_mib": None}, "node02: memory unknown, the group has 1006 GiB"),
     ({"cpu": replace(CPU, threads_per_core=2, cores=tuple(Core(n // 2, n // 2, (n, n + 4)) for n in range(4)))},

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from looped import looped
 
 from hpcadmin import inventory, inventory_diff, records
 from hpcadmin.cli import run
@@ -77,7 +78,7 @@ def with_gpu(place: int, **changes: Any) -> tuple[Gpu, ...]:
     return tuple(replace(gpu, **changes) if n == place else gpu for n, gpu in enumerate(node().gpus))
 
 
-@pytest.mark.parametrize(("changes", "expected"), [
+@looped(("changes", "expected"), [
     ({"bios": "2.2.0"}, ["BIOS: 2.1.5 -> 2.2.0"]), ({"kernel": ""}, ["kernel: 5.14.0-427 -> unknown"]),
     ({"memory_mib": 965_000}, ["memory: 1006 GiB -> 942 GiB"]),
     ({"versions": {"ucx": "1.16"}}, ["ucx: 1.15 -> 1.16"]),

@@ -14,7 +14,7 @@ from hpcadmin.check import Context, JobRequest, Ready, Role, Scope, Step
 from hpcadmin.errors import UsageError
 from hpcadmin.frames import Frame, encode, scan
 from hpcadmin.plan import MEET_S
-from hpcadmin.rundata import Plan
+from hpcadmin.rundata import Plan, Stage
 from hpcadmin.slurm.script import JobOptions, render, render_own
 
 
@@ -185,6 +185,65 @@ def test_a_script_started_again_by_hand_leaves_the_run_alone(tmp_path: Path) -> 
     assert (tmp_path / "job" / "by-hand-8" / "n1.log").exists()
 
 
+def again(folder: Path, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", str(folder / "script")], timeout=30, check=False, capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{tmp_path / 'tools'}:{os.environ['PATH']}", **env})
+
+
+def test_a_job_that_is_to_stop_begins_no_further_stage(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    plan = made(Scope.NODE, lambda c: (sh(f"touch {folder}/stop; echo x"),), ("n1",))
+    (job,) = plan.jobs
+    twice = replace(plan, tests=(*plan.tests, replace(plan.tests[0], id="t0002")), jobs=(
+        replace(job, stages=(*job.stages, Stage("nodes", "second", ("t0002",)))),))
+    folder.mkdir()
+    (folder / "script").write_text(render(twice.jobs[0], {t.id: t for t in twice.tests}, JobOptions("c"), folder))
+    run(plan, tmp_path / "other", tmp_path)         # for the stand-ins of Slurm's commands
+    done = again(folder, tmp_path, SLURM_JOB_ID="7")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [f.id for f in scan((folder / "n1.log").read_bytes()).frames] == ["t0001"]
+    assert (folder / "stopped").read_text() == "2\n"
+    assert (folder / "done").read_text().endswith(" 7\n")
+
+
+def test_a_requeued_job_does_nothing(tmp_path: Path) -> None:
+    plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1",))
+    folder = tmp_path / "job"
+    run(plan, folder, tmp_path)
+    (folder / "done").unlink()
+    before = sorted((p.name, p.read_bytes()) for p in folder.iterdir())
+    done = again(folder, tmp_path, SLURM_JOB_ID="7", SLURM_RESTART_COUNT="1")
+    assert (done.returncode, done.stderr) == (
+        75, "hpcadmin: this job was requeued; what it left undone is planned again\n")
+    assert (folder / "requeued").exists()
+    (folder / "requeued").unlink()
+    assert sorted((p.name, p.read_bytes()) for p in folder.iterdir()) == before
+
+
+def test_a_second_job_of_the_same_script_writes_elsewhere(tmp_path: Path) -> None:
+    """As when the answer to a submission was lost, and it was made again; the first may still be running."""
+    plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1",))
+    folder = tmp_path / "job"
+    run(plan, folder, tmp_path)
+    (folder / "done").unlink()
+    assert (folder / "claimed").read_text() == "7\n"
+    before = (folder / "n1.log").read_bytes()
+    assert again(folder, tmp_path, SLURM_JOB_ID="8").returncode == 0
+    assert (folder / "n1.log").read_bytes() == before
+    assert not (folder / "done").exists()
+    assert (folder / "by-hand-8" / "done").exists()
+
+
+def test_a_folder_that_is_not_there_on_the_node_is_not_made(tmp_path: Path) -> None:
+    plan = made(Scope.NODE, lambda c: (sh("echo x"),), ("n1",))
+    run(plan, tmp_path / "job", tmp_path)
+    script = (tmp_path / "job" / "script").read_text()
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "script").write_text(script.replace(str(tmp_path / "job"), str(tmp_path / "nowhere")))
+    assert again(tmp_path / "gone", tmp_path, SLURM_JOB_ID="7").returncode != 0
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_pmix_is_told_the_nodes_of_the_step_in_place_of_the_jobs(tmp_path: Path) -> None:
     def script(nodes: tuple[str, ...], mpi: str) -> str:
         plan = made(Scope.GROUP, lambda c: (Step(("prog", "a b"), Role.RANKS),), nodes)
@@ -192,7 +251,7 @@ def test_pmix_is_told_the_nodes_of_the_step_in_place_of_the_jobs(tmp_path: Path)
     told = script(("n1", "n2"), "pmix_v4")
     assert "    export SLURM_JOB_NODELIST='n[1-2]' SLURM_NODELIST='n[1-2]'\n    ranks t0001 0 n1 " in told
     assert "-w 'n[1-2]' sh -c \"$LATER\" sh prog 'a b'\n" in told
-    assert "SLURM_JOB_NODELIST" not in script(("n1", "n2"), "pmi2")
+    assert "export SLURM_JOB_NODELIST=" not in script(("n1", "n2"), "pmi2")
     assert "PMIX" not in script(("n1", "n2"), "none")
 
 

@@ -70,6 +70,7 @@ def test_a_module_system_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert (frame.status, frame.body) == (78, b"hpcadmin: /no/init, of [modules] init, cannot be read\n")
 
 
+@pytest.mark.deep
 def test_containers_of_apptainer_are_around_the_command_alone(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -96,7 +97,7 @@ def test_containers_of_pyxis_are_options_of_the_srun_of_their_step(tmp_path: Pat
     text = render(plan.jobs[0], {"t0001": boxed}, JobOptions("c", mpi="none"), tmp_path)
     lines = [line.strip() for line in text[text.index("# 1. "):].splitlines()]
     kinds = [line.split()[0] for line in lines if line.split() and line.split()[0] != "#"]
-    assert kinds[:6] == ["{", "ranks", "each", "IMAGE='nvcr.io#x:1'", "serve", "IMAGE='nvcr.io#x:1'"]
+    assert kinds[:7] == ["{", "on", "ranks", "each", "IMAGE='nvcr.io#x:1'", "serve", "IMAGE='nvcr.io#x:1'"]
     ranks = next(line for line in lines if line.startswith("ranks "))
     assert " 'n[1-2]' '--container-image=nvcr.io#x:1' sh -c " in ranks
     node = through(made(Scope.NODE, lambda c: (sh("true"),), ("n1",)), image)
@@ -118,3 +119,35 @@ def test_pyxis_gets_the_run_folder_for_what_runs_beside_the_tool(
     assert len(said) == 4 and all("--container-image=nvcr.io#x:1" in words for words in said)
     mounts = f"--container-mounts={tmp_path}/job with blank:{tmp_path}/job with blank"
     assert sum(mounts in words for words in said) == 3
+
+
+OPEN_MPI, HYDRA = "mpirun (Open MPI) 4.1.4", "HYDRA build details:\n    Version: 4.0.2"
+ROOM = "2(x5) 1"          # what mpirun sees: the job's nodes with room for its ranks, and steps beside others
+
+
+@pytest.mark.parametrize(("version", "words"), [
+    (OPEN_MPI, "--host n2:2,n1:2 -np 4 --map-by ppr:2:node --bind-to none env A=b;c prog a b"),
+    (HYDRA, "-hosts n2,n1 -n 4 -ppn 2 env A=b;c prog a b"),
+    ("mpirun from nowhere 1.0", ""),
+])
+def test_mpirun_gets_the_ranks_and_nodes_of_its_step(
+        tmp_path: Path, version: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "5")
+    program = tmp_path / "my mpirun"                                                            # a stand-in
+    program.write_text(f'#!/bin/sh\n[ "$*" != --version ] || {{ echo "{version}"; exit; }}\n'
+                       'echo "$A $*"; echo "$SLURM_TASKS_PER_NODE" $SLURM_OVERLAP\n')
+    program.chmod(0o755)
+    steps = (Step(("prog", "a b"), Role.RANKS, tasks_per_node=2, env={"A": "b;c"}),)
+    plan = made(Scope.GROUP, lambda c: steps, ("n2", "n1"))
+    frame = run(plan, tmp_path / "job with blank", tmp_path, mpi="mpirun", mpirun=str(program))["t0001"][0]
+    if words:
+        assert frame.body.decode() == f"b;c {words}\n{ROOM}\n" and frame.status == 0
+    else:
+        assert (frame.status, frame.body.decode()) == (
+            78, f"hpcadmin: {program} is neither Open MPI's nor one of MPICH's family: {version}\n")
+
+
+def test_an_mpirun_that_is_not_there_is_told(tmp_path: Path) -> None:
+    plan = made(Scope.GROUP, lambda c: (sh("true", role=Role.RANKS),), ("n1",))
+    frame = run(plan, tmp_path / "job", tmp_path, mpi="mpirun", mpirun="/no/mpirun")["t0001"][0]
+    assert (frame.status, frame.body) == (78, b"hpcadmin: /no/mpirun is not there to start MPI programs\n")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from looped import looped
 
 from hpcadmin import inventory, oddones, records
 from hpcadmin.model import (
@@ -65,7 +66,7 @@ def without_peer(lost: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple("X" if a == b else "SYS" if lost in (a, b) else "NV18" for b in range(4)) for a in range(4))
 
 
-@pytest.mark.parametrize(("changes", "expected"), [
+@looped(("changes", "expected"), [
     ({"dimms": (Dimm("A0", 32768, "DDR5", 4800), *node().dimms[1:])},
      "DIMMs: without A0 64 GiB DDR5 4800 MT/s, with A0 32 GiB DDR5 4800 MT/s"),
     ({"dimms": (Dimm("A0"), *node().dimms[1:])}, "DIMMs: without A0 64 GiB DDR5 4800 MT/s"),

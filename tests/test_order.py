@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin import order, records
 from hpcadmin.errors import SiteError
@@ -224,7 +225,7 @@ def fabric(*ends: tuple[int, str, int], **changes: object) -> Fabric:
     return replace(Fabric(devices=(*cards, leaf)), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("cable", "line"), [
+@looped(("cable", "line"), [
     (("mlx5_0", "leaf01", "1"), ""),
     (("mlx5_0/1", "LEAF01", "1"), ""),
     (("946dae0300000000", "leaf01", "swp1"), ""),

@@ -42,6 +42,19 @@ def files_of(folder: Path, *suffixes: str) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.suffix in suffixes}
 
 
+def runs_on_what_is_installed(hpcadmin: Path, folder: Path) -> None:
+    """The node's file is made from the package's own source; units and rules from its templates."""
+    output([str(hpcadmin), "health", "build", "-o", "hpcadmin-health"], folder)
+    assert output([sys.executable, "-I", "hpcadmin-health", "--version"], folder).startswith("hpcadmin-health ")
+    (folder / "image" / "etc" / "systemd" / "system").mkdir(parents=True)
+    shown = output([str(hpcadmin), "sweep", "install", "--with", "systemd", "--root", str(folder / "image")], folder)
+    assert "OnCalendar=*-*-* 02:30:00" in shown and f"ExecStart={hpcadmin} sweep" in shown
+    (folder / "rules").mkdir()
+    output([str(hpcadmin), "sweep", "prometheus", "-o", "rules"], folder)
+    assert {p.name for p in (folder / "rules").iterdir()} >= {
+        p.name for p in (ROOT / "conf_templates" / "prometheus").iterdir()}
+
+
 @pytest.mark.packaging
 def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     source = tmp_path / "source"
@@ -54,8 +67,11 @@ def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     for check in (ROOT / "checks").glob("*.py"):
         assert check.stem in listed
     (installed,) = (tmp_path / "env").glob("lib/python3*/site-packages/hpcadmin")
-    for name, suffixes in [("checks", (".py", ".toml", ".c", ".h")), ("conf_templates", (".j2",))]:
+    for name, suffixes in [("checks", (".py", ".toml", ".c", ".h")), ("conf_templates", (".j2", ".yml", ".off")),
+                           ("playbooks", (".yml", ".j2", ".toml", ".ini"))]:
         assert files_of(source / name, *suffixes) <= files_of(installed / name, *suffixes)
+    runs_on_what_is_installed(bin_dir / "hpcadmin", tmp_path)
+    assert not (installed.parent / "rich").exists()         # only where somebody wants the live view
     wanted = files_of(source / "hpcadmin", ".sh", ".toml", ".c", ".h", ".sql")
     assert wanted <= files_of(installed, ".sh", ".toml", ".c", ".h", ".sql")
 

@@ -282,3 +282,28 @@ def test_two_nodes_that_were_measured_with_each_other_only_are_accused_together(
     assert failed(pairs(("a", "b", 12.9), ("a", "c", 12.8), ("a", "d", 9.0))) == []
     again = [repeated(r, 870.0, attempt=2, alone=True) for r in four]
     assert peers(judge([*four, *again], [])) == {"e - f": Status.PASS}
+
+
+def test_good_pairs_beside_many_others_speak_for_a_node_in_a_round_of_few() -> None:
+    """In waves a node's rounds differ in size; more pairs at one time are never easier."""
+    def at_once(count: int, *found: tuple[str, str, float]) -> list[TestResult]:
+        return [replace(r, test=replace(r.test, id=f"{r.test.id}-{count}", pairs_at_once=count),
+                        measurements=tuple(replace(m, pairs_at_once=count) for m in r.measurements))
+                for r in pairs(*found)]
+    found = (("a", "b", 870.0), ("a", "d", 860.0), ("c", "d", 200.0), ("b", "d", 880.0))
+    few = at_once(1, *found)
+    assert failed(few) == ["c"]
+    assert failed([*few, *at_once(2, ("a", "c", 865.0))]) == []
+    assert failed([*few, *at_once(2, ("a", "c", 210.0))]) == ["c"]
+    assert failed([*at_once(3, *found), *at_once(2, ("a", "c", 865.0))]) == ["c"]       # fewer at one time are easier
+
+
+def test_a_node_that_met_slow_ones_only_is_accused_of_nothing() -> None:
+    slow = pairs(("a", "b", 870.0), ("a", "s", 90.0), ("b", "s", 90.0), ("c", "d", 860.0), ("c", "s", 91.0),
+                 ("a", "d", 880.0))
+    assert failed([*slow, *pairs(("s", "x", 90.0))]) == ["s"]               # x was lost after that, say
+    assert failed([*slow, *pairs(("s", "x", 90.0), ("x", "y", 89.0))]) == ["s", "x", "y"]   # y is not explained
+    ring = pairs(("x", "y", 90.0), ("y", "z", 90.0), ("x", "z", 90.0))
+    good = pairs(*((p, q, 870.0) for p, q in ("ab", "cd", "ac", "bd", "ef", "eg", "fg")))
+    assert failed([*good, *ring]) == ["x", "y", "z"]
+

@@ -7,13 +7,15 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stepped import make_plan
 
 from hpcadmin.check import Check, Context, Impact, JobRequest, NodeView, Ready, Role, Scope, Status, Step
 from hpcadmin.inventory import node_view
 from hpcadmin.model import Gpu, Inventory, MigDevice, Nic, Node
-from hpcadmin.plan import MEET_S, PORTS, PORTS_FROM, context_of, make_plan, time_limit_min, unfit
+from hpcadmin.plan import MEET_S, context_of, time_limit_min
 from hpcadmin.plan_facts import Facts, gather
-from hpcadmin.plan_layouts import rounds
+from hpcadmin.plan_pairs import rounds
+from hpcadmin.plan_work import PORTS, PORTS_FROM, unfit
 from hpcadmin.registry import Suite, SuiteEntry, load_checks
 from hpcadmin.repeats import again
 from hpcadmin.rundata import Plan, SkippedNode

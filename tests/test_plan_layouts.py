@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stepped import make_plan
 
 from hpcadmin import records
 from hpcadmin.check import Check, Context, Impact, Layout, NodeView, PortView, Role, Scope, Status, Step
 from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.inventory import node_view
 from hpcadmin.model import Cpu, Gpu, Nic, Node, NumaNode
-from hpcadmin.plan import context_of, make_plan
+from hpcadmin.plan import context_of
 from hpcadmin.plan_facts import Facts
-from hpcadmin.plan_layouts import Left, Turn, count_of_rounds, group_sizes, rounds, turns
+from hpcadmin.plan_layouts import Left, Sampling, Turn, group_sizes, turns
+from hpcadmin.plan_pairs import count_of, rounds
 from hpcadmin.registry import Suite, SuiteEntry, load_checks, load_suite
 from hpcadmin.rundata import Plan
 from hpcadmin.site import Site
@@ -151,7 +153,7 @@ def test_more_tests_than_anybody_can_run_are_refused() -> None:
 @pytest.mark.parametrize("count", [3, 7, 9])
 def test_of_few_rounds_nobody_is_left_out(count: int) -> None:
     assert {n for r in rounds(range(count), 1) for pair in r for n in pair} == set(range(count))
-    assert len(list(rounds(range(count), 1))) == count_of_rounds(count, 1) == 2
+    assert len(list(rounds(range(count), 1))) == count_of(count, 1) == 2
     assert len(list(rounds(range(count - 1), 1))) == 1
 
 
@@ -159,7 +161,7 @@ def test_of_few_rounds_nobody_is_left_out(count: int) -> None:
 
 
 def left(check: str, layout: Layout, views: Sequence[NodeView]) -> list[Left]:
-    found = turns(CHECKS[check], layout, [v.name for v in views], {v.name: v for v in views}, "all")
+    found = turns(CHECKS[check], layout, [v.name for v in views], {v.name: v for v in views}, Sampling())
     return [one for one in found if not isinstance(one, Turn)]
 
 
@@ -185,7 +187,7 @@ def test_unknown_ports_and_gpus_are_said() -> None:
     assert {one.reason for one in left("nccl_allreduce", Layout.RAILS, far)} == {
         "which GPU is near mlx5_0/1 is not known", "which GPU is near mlx5_1/1 is not known"}
     each = Check("g", "G", Scope.GPU, lambda c: (Step(("/bin/true",)),), lambda o, c: [])
-    found = list(turns(each, Layout.GPUS, ["n1", "n2"], {"n1": view("n1"), "n2": NodeView("n2")}, "all"))
+    found = list(turns(each, Layout.GPUS, ["n1", "n2"], {"n1": view("n1"), "n2": NodeView("n2")}, Sampling()))
     assert isinstance(found[0], Left) and isinstance(found[1], Turn)
     assert [(p.nodes, p.gpu, p.device) for p in found[1].places] == [(("n1",), i, f"GPU {i}") for i in range(8)]
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
+from looped import looped
+from stepped import make_plan
 from test_plan_layouts import facts_of, view
 
 from hpcadmin.check import Check, Context, Ready, Scope, Status, Step
-from hpcadmin.plan import make_plan
 from hpcadmin.registry import Suite, SuiteEntry
 
 TRUE = Step(argv=("/bin/true",))
@@ -36,7 +36,7 @@ def said(steps: Callable[[Context], object]) -> set[tuple[Status, str]]:
     return {(v.status, v.reason) for v in plan.verdicts}
 
 
-@pytest.mark.parametrize(("what", "steps"), WRONG)
+@looped(("what", "steps"), WRONG)
 def test_what_are_no_steps(what: str, steps: object) -> None:
     [(status, reason)] = said(lambda _context: steps)
     assert status is Status.ERROR and what in reason

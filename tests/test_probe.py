@@ -32,13 +32,14 @@ def test_a_whole_capture_in_each_shell(shell: list[str]) -> None:
     assert not any(section.truncated for section in capture.sections.values())
 
 
+@pytest.mark.deep
 def test_under_a_second() -> None:
     def seconds() -> float:
         start = time.monotonic()
         sim_node.capture("8xH100")
         return time.monotonic() - start
     sim_node.capture("8xH100")
-    assert min(seconds() for _ in range(5)) < 1.0
+    assert any(seconds() < 1.0 for _ in range(5))
 
 
 @pytest.mark.deep

@@ -1,5 +1,6 @@
 """Captures to nodes: every source joined, what is missing unknown, what contradicts a problem."""
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -162,11 +163,23 @@ def test_without_sysfs_lscpu_counts() -> None:
     assert node.problems == ("cpu_topology: there is no such thing on the node",)
 
 
+@cache
+def sound() -> Node:
+    return made()
+
+
+def at_its_limit(name: str) -> str:
+    return "x" * facts()[name].limit if facts()[name].limit < 10**6 else "?"
+
+
+@pytest.mark.parametrize("kinds", [[lambda _: "\x00garbage\n"],
+                                   pytest.param([lambda _: "", at_its_limit], marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", sorted(facts()))
-def test_one_bad_section_spoils_nothing_else(name: str) -> None:
+def test_one_bad_section_spoils_nothing_else(name: str, kinds: list[Callable[[str], str]]) -> None:
     """Garbage, nothing, or a section cut off at its limit: the rest of the node stays as it was."""
-    whole = made()
-    for said in (("\x00garbage\n", 0), ("", 0), ("x" * facts()[name].limit if facts()[name].limit < 10**6 else "?", 0)):
+    whole = sound()
+    for text in kinds:
+        said = (text(name), 0)
         node = made(**{name: said})
         # These are asked for only where others say there is something to show.
         if name not in ("ibstat", "amd_smi", "rocm_smi"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.documents import documents
 from hpcadmin.errors import ParseError
@@ -53,7 +54,7 @@ def test_every_reader_says_what_it_looks_for() -> None:
     assert not [reader.name for reader in readers() if any("\n" in mark for mark in reader.marks)]
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: str(path.relative_to(ROOT / "samples")))
+@looped("path", SAMPLES, ids=lambda path: str(path.relative_to(ROOT / "samples")))
 def test_samples(path: Path) -> None:
     check(path)
 

@@ -9,9 +9,10 @@ import pytest
 
 from hpcadmin.check import Context, NodeView, Role, Scope
 from hpcadmin.errors import SiteError, UsageError
-from hpcadmin.registry import load_checks, load_suite, suite_names
+from hpcadmin.registry import load_checks, load_suite, site_for, suite_names
 from hpcadmin.resources import data_dir
 from hpcadmin.site import Site, parse_site, parse_toml
+from hpcadmin.site_tools import Tool
 
 GOOD = """
 from hpcadmin.check import Check, Scope
@@ -122,7 +123,7 @@ def test_a_folder_that_is_none(folder: Path, tmp_path: Path) -> None:
 
 
 def test_suites() -> None:
-    assert suite_names() == ["conf", "network", "network-full", "smoke"]
+    assert suite_names() == ["conf", "network", "network-full", "nightly", "smoke"]
     assert [e.names for e in load_suite("smoke", Site()).entries] == [("node_ready",), ("nvidia_smi",), ("mpi_hello",)]
     network = load_suite("network", Site())
     assert [e.names for e in network.entries] == [
@@ -135,7 +136,7 @@ def test_suites() -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "dir/nothing", "nothing.toml"])
 def test_unknown_suite(name: str) -> None:
-    with pytest.raises(UsageError, match="known suites: conf, network, network-full, smoke"):
+    with pytest.raises(UsageError, match="known suites: conf, network, network-full, nightly, smoke"):
         load_suite(name, Site())
 
 
@@ -163,6 +164,18 @@ def test_site_overrides() -> None:
     ("[suites.network]\nenv = 3", "env must be a table"),
     ("[suites.network.env]\nA = 3", "must be a string"),
     ("[suites.network.env]\n\"A B\" = \"3\"", "not the name of an environment variable"),
+    ("[suites.network.env]\nSLURM_CPU_BIND = \"none\"", "is Slurm's or ours"),
+    ("[suites.network]\nmpi = \"pmx\"", "suites.network.mpi is 'pmx': must be pmix"),
+    ("[suites.network]\nmpi = \"pmix --x\"", "suites.network.mpi is"),
+    ("[suites.network]\nmpi = 2", "suites.network.mpi must be a string"),
+    ("[suites.network]\nmodules = \"hpcx\"", "suites.network.modules must be a list"),
+    ("[suites.network]\nmodules = [\"a\", \"b; id\"]", "suites.network.modules has 'b; id'"),
+    ("[suites.network]\ncontainer = \"a b\"", "suites.network.container is 'a b'"),
+    ("[suites.network]\ncontainer = true", "suites.network.container must be a string"),
+    ("[suites.network.tools.osu_bw]\npaht = \"/x\"", "suites.network.tools.osu_bw.paht is not known"),
+    ("[suites.network.tools.osu_bw]\npath = \"x\"", "suites.network.tools.osu_bw.path must be an absolute path"),
+    ("[suites.network.tools.mpirun]\ncontainer = \"x\"", "suites.network.tools.mpirun.container cannot be"),
+    ("[suites.network]\ntools = 1", "suites.network.tools must be a table"),
     ("[suites.network.params.nothing]\na = 1", "is no check of this suite"),
     ("[suites.network.params.mpi_pingpong]\nmax_byte = 1", "is no parameter of mpi_pingpong; it has: max_bytes"),
     ("[suites.network.params.mpi_pingpong]\nmax_bytes = \"1\"", "of mpi_pingpong must be a whole number"),
@@ -192,6 +205,8 @@ def test_site_overrides_that_are_wrong(tmp_path: Path, text: str, what: str) -> 
      "'rail' is no layout of osu_bw"),
     ("[[entry]]\none_of = [\"osu_bw\"]\nparams.osu_bw = { buffers = \"devise\" }\n", 3, "one of host, device"),
     ("[[entry]\n", 1, "not valid TOML"),
+    ("mpi = \"mpich\"\n[[entry]]\ncheck = \"mpi_hello\"\n", 1, "mpi is 'mpich': must be pmix"),
+    ("[[entry]]\ncheck = \"mpi_hello\"\n[env]\nA = \"a\\u000ab\"\n", 4, "env.A must be a string of one line"),
 ])
 def test_broken_suite_files(tmp_path: Path, text: str, line: int | None, what: str) -> None:
     path = tmp_path / "mine.toml"
@@ -200,6 +215,70 @@ def test_broken_suite_files(tmp_path: Path, text: str, line: int | None, what: s
         load_suite(str(path), Site())
     assert what in str(raised.value)
     assert str(raised.value).startswith(f"{path}:{line}:" if line else str(path))
+
+
+SITE_AROUND = """
+    [slurm]
+    mpi = "pmi2"
+    [env]
+    A = "site"
+    B = "site"
+    C = "site"
+    [modules]
+    load = ["base/1"]
+    [tools.osu_bw]
+    path = "/site/osu_bw"
+    [tools."osu_*"]
+    modules = ["osu/7"]
+    [tools.iperf3]
+    path = "/site/iperf3"
+    [tools.all_reduce_perf]
+    container = "/site.sif"
+    path = "/in/all_reduce_perf"
+"""
+SUITE_AROUND = """
+mpi = "mpirun"
+modules = ["suite/1"]
+container = "suite.sif"
+env = { B = "suite", C = "suite" }
+[tools."osu_b*"]
+path = "/suite/osu"
+[[entry]]
+check = "mpi_hello"
+"""
+
+
+def test_what_is_around_a_suite_goes_before_what_the_site_says(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[[entry]]\ncheck = \"mpi_hello\"\n")
+    site = site_of(SITE_AROUND)
+    plain = site_for(load_suite(str(path), site), site)
+    assert plain == site and load_suite(str(path), site).env == {"A": "site", "B": "site", "C": "site"}
+    assert site.tool("osu_lat") == Tool(modules=("base/1", "osu/7"))
+    path.write_text(SUITE_AROUND)
+    suite = load_suite(str(path), site)
+    around = site_for(suite, site)
+    assert suite.env == {"A": "site", "B": "suite", "C": "suite"}
+    assert around.slurm.mpi == "mpirun" and around.modules.load == ("suite/1",)
+    assert around.tool("osu_bw") == Tool(path="/suite/osu", modules=("suite/1",))       # a pattern before a name
+    assert around.tool("osu_lat") == Tool(container="suite.sif", modules=("suite/1",))
+    assert around.tool("all_reduce_perf") == Tool(container="suite.sif", modules=("suite/1",))
+    assert around.tool("iperf3") == Tool(path="/site/iperf3", modules=("suite/1",))
+    assert around.tool("mlxlink") == Tool(modules=("suite/1",))
+    more = site_of(SITE_AROUND + """
+    [suites.mine]
+    mpi = "pmix"
+    modules = []
+    [suites.mine.env]
+    C = "here"
+    [suites.mine.tools.osu_bw]
+    path = "/here/osu_bw"
+    """)
+    suite = load_suite(str(path), more)
+    around = site_for(suite, more)
+    assert suite.env == {"A": "site", "B": "suite", "C": "here"}
+    assert (around.slurm.mpi, around.modules.load, around.tool("osu_bw").path) == ("pmix", (), "/here/osu_bw")
+    assert around.tool("osu_bibw") == Tool(path="/suite/osu")
 
 
 def test_a_suite_file_of_the_site(tmp_path: Path) -> None:

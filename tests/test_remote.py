@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.errors import UsageError
 from hpcadmin.remote import CommandResult, fan_out
@@ -103,7 +104,7 @@ def test_fan_out_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 KEY, OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAIA", "AAAAC3NzaC1lZDI1NTE5AAAAIB"
 
 
-@pytest.mark.parametrize(("line", "host", "port", "known"), [
+@looped(("line", "host", "port", "known"), [
     (f"node01 ssh-ed25519 {KEY} comment", "node01", 22, True), (f"node01 ssh-ed25519 {KEY}", "NODE01", 22, True),
     (f"node01,10.0.0.1 ssh-ed25519 {KEY}", "10.0.0.1", 22, True), (f"node01 ssh-ed25519 {KEY}", "node02", 22, False),
     (f"node* ssh-ed25519 {KEY}", "node17", 22, True), (f"node0? ssh-ed25519 {KEY}", "node17", 22, False),

@@ -8,8 +8,8 @@ import pytest
 
 from hpcadmin.check import Limit, Measurement, Status, Subject
 from hpcadmin.judge import doubtful, judge
-from hpcadmin.repeats import unsettled
-from hpcadmin.rundata import PlannedTest, TestResult
+from hpcadmin.repeats import again, unsettled
+from hpcadmin.rundata import Plan, PlannedJob, PlannedTest, Stage, TestResult
 
 NODES = ("n1", "n2", "n3", "n4")
 PAIRS = list(combinations(NODES, 2))
@@ -72,3 +72,48 @@ def test_two_bad_nodes_of_four_leave_doubt() -> None:
 
 def test_many_have_one_turn_only() -> None:
     assert unsettled([f"t{n:04d}" for n in range(7)], [], []) == ()
+
+
+def test_a_round_that_another_job_made_good_is_measured_again_once() -> None:
+    pairs = (("n1", "n2"), ("n3", "n4"))
+    tests = tuple(PlannedTest(f"t{n}", "pp", Subject(pair), (), 2, 2, 2) for n, pair in enumerate(pairs, 1))
+    stage = Stage("round", "pp round 1 of 1", ("t1", "t2"))
+    jobs = (PlannedJob(1, "suite", NODES, (stage,)), PlannedJob(2, "suite", NODES, (stage,), rest_of=1))
+    repeat = again(Plan("s", NODES, (), tests, jobs), ["t1"], 3, {})
+    assert repeat is not None
+    assert [s.name for s in repeat.job.stages] == ["pp n1 - n2 alone", "pp round 1 of 1 again"]
+
+
+MANY = tuple(f"n{n:02d}" for n in range(1, 11))
+
+
+def many(slow: float, doubt: float) -> list[TestResult]:
+    """Ten nodes, all pairs; n03 is far too slow, n07 a little."""
+    found = []
+    for n, pair in enumerate(combinations(MANY, 2), 1):
+        value = slow if "n03" in pair else doubt if "n07" in pair else 2000.0 + n
+        found.append(result(n, pair, value))
+    return found
+
+
+def test_of_many_tests_those_of_the_node_in_doubt_have_a_second_turn() -> None:
+    results = many(14.0, 1200.0)
+    wanted = doubtful(results, judge(results, LIMITS))
+    assert len(wanted) > 16
+    results = repeated(results, wanted, n03=14.0, n07=1200.0)
+    second = unsettled(wanted, results, judge(results, LIMITS))
+    pairs = {r.test.id: set(r.test.subject.nodes) for r in results}
+    assert second and not any("n03" in pairs[t] for t in second)        # that one is plain
+    assert sum("n07" in pairs[t] for t in second) >= 5
+    beside = [t for t in second if "n07" not in pairs[t]]
+    assert 1 <= len(beside) <= 3                                        # to compare with
+    results = repeated(results, second, n07=2000.0)
+    assert {n for v in judge(results, LIMITS) if v.status is Status.FAIL and v.basis == "peers"
+            for n in v.subject.nodes} == {"n03"}
+
+
+def test_of_many_tests_none_has_a_second_turn_where_all_is_plain() -> None:
+    results = many(14.0, 2000.0)
+    wanted = doubtful(results, judge(results, LIMITS))
+    results = repeated(results, wanted, n03=14.0)
+    assert unsettled(wanted, results, judge(results, LIMITS)) == ()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from stepped import make_plan
 
 from hpcadmin import run_job, run_own
 from hpcadmin.check import Check, Context, JobRequest, NodeView, Role, Scope, Step
 from hpcadmin.errors import SlurmError, UsageError
 from hpcadmin.frames import Frame, encode
-from hpcadmin.plan import make_plan
 from hpcadmin.plan_facts import Facts
 from hpcadmin.registry import Suite, SuiteEntry
 from hpcadmin.run_job import JobRun
@@ -43,6 +43,9 @@ class Slurm:
 
     def partitions(self) -> tuple[Partition, ...]:
         return ()
+
+    def topology_text(self) -> str:
+        raise NotImplementedError
 
     def topology(self) -> bool:
         return False
@@ -119,7 +122,8 @@ class Case:
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((run_job, "FIRST_POLL_S"), (run_job, "SLOWEST_POLL_S"), (run_job, "LOST_GRACE_S"),
-                         (run_job, "GRACE_S"), (run_own, "RETRY_S"), (run_own, "NODE_S"), (run_own, "TAKE_EVERY_S")):
+                         (run_job, "GRACE_S"), (run_own, "RETRY_S"), (run_own, "SETTLE_S"), (run_own, "NODE_S"),
+                         (run_own, "TAKE_EVERY_S")):
         monkeypatch.setattr(module, name, 0.01)
 
 
@@ -278,7 +282,8 @@ def test_a_failed_job_that_left_nothing_asks_for_the_shared_folder(tmp_path: Pat
     assert "is the run folder shared" in case.own.why_missing("t0001")
 
 
-def test_a_damaged_log_is_named(tmp_path: Path) -> None:
+def test_a_damaged_log_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_job, "DOUBT_S", 0.3)
     case = Case(tmp_path)
     case.slurm.becomes[2] = "damaged"
     case.go()
@@ -300,7 +305,8 @@ def test_cancelling_is_tried_until_slurm_answers(tmp_path: Path) -> None:
     assert case.slurm.cancelled == [1002]
 
 
-def test_what_cannot_be_cancelled_stays_known(tmp_path: Path) -> None:
+def test_what_cannot_be_cancelled_stays_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_job, "CONTROLLER_S", 0.2)
     case = Case(tmp_path, nodes=1)
     case.slurm.becomes.update({1: "alone", 2: "PENDING Resources"})
     case.slurm.broken_cancels = 99

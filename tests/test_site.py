@@ -20,6 +20,7 @@ from hpcadmin.site import (
     parse_site,
     read_toml,
 )
+from hpcadmin.site_availability import AvailabilitySite
 from hpcadmin.site_tools import ModulesSite, Tool
 from hpcadmin.site_topology import TopologySite
 
@@ -31,7 +32,7 @@ def test_the_example_is_complete_and_read() -> None:
     tables = read_toml(EXAMPLE)
     for key, cls in [("cluster", Cluster), ("ssh", Ssh), ("slurm", SlurmSite), ("accounting", AccountingSite),
                      ("hooks", HookSite), ("private_tmp", PrivateTmp), ("topology", TopologySite),
-                     ("modules", ModulesSite)]:
+                     ("modules", ModulesSite), ("availability", AvailabilitySite)]:
         assert set(tables[key]) == {f.name for f in fields(cls)}, key
     assert set(tables["nodes"]["gpu"]) == {f.name for f in fields(NodeGroup)} - {"name"}
     assert site.nodes[0].gpus == 8
@@ -58,6 +59,11 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     ("[ssh]\nuser = \n", 2, "TOML"),
     ("[cluster]\nname = 'a'\n[ssh]\nusr = 'x'\n", 4, "usr"),
     ("[slurm]\n\npartition = 7\n", 3, "partition"),
+    ("[slurm]\nmpi = 'pmx'\n", 2, "slurm.mpi is 'pmx': must be pmix"),
+    ("[env]\nA = 'a'\nSBATCH_X = 'b'\n", 3, "env.SBATCH_X is Slurm's or ours"),
+    ("[env]\nA = 'a'\nB = 7\n", 3, "env.B must be a string of one line"),
+    ("[modules]\nload = ['a', '$(id)']\n", 2, "modules.load has '$(id)'"),
+    ("[tools.mpirun]\ncontainer = 'x'\n", 2, "tools.mpirun.container cannot be"),
     ("[clutser]\n", 1, "clutser"),
     (b"[cluster]\nname = '\xff'\n", 2, "UTF-8"),
     ("[nodes]\ngpu = 3\n", 2, "gpu"),

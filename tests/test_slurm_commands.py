@@ -5,10 +5,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from looped import looped
 
 from hpcadmin.errors import EXIT_UNREACHABLE, EXIT_USAGE, HpcadminError, SlurmError, UsageError
 from hpcadmin.run_nodes import choose_partition, select
-from hpcadmin.slurm.client import Partition, SlurmNode, version_tuple
+from hpcadmin.slurm.client import NoAnswerError, Partition, SlurmNode, version_tuple
 from hpcadmin.slurm.command_line import (
     Answer,
     CommandLine,
@@ -97,6 +98,8 @@ REFUSALS = [
     ("sbatch: error: Batch job submission failed: Invalid partition name specified", UsageError, "partition"),
     ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", SlurmError,
      "controller"),
+    ("sbatch: error: Batch job submission failed: Connection reset by peer", NoAnswerError, "controller"),
+    ("sbatch: error: Batch job submission failed: No route to host", NoAnswerError, "controller"),
     ("sbatch: error: Batch job submission failed: Access/permission denied", SlurmError, "may not submit"),
     ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
      UsageError, "account"),
@@ -119,10 +122,10 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kind", "word"), REFUSALS)
+@looped(("text", "kind", "word"), REFUSALS)
 def test_refusals(text: str, kind: type[HpcadminError], word: str) -> None:
     error = refused("sbatch", Answer(1, "", text))
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert word in str(error)
     assert "\n" not in str(error)
     assert error.exit_status == (EXIT_USAGE if kind is UsageError else EXIT_UNREACHABLE)
@@ -173,8 +176,9 @@ def test_submit_reads_the_id(commands: Path) -> None:
 
 
 def test_vanished_jobs_are_asked_for_and_unknown_ones_stay_unknown(commands: Path) -> None:
+    stand_in(commands, "sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
     stand_in(commands, "squeue", "echo '1|RUNNING|None|n1|x'")
-    stand_in(commands, "scontrol", "case $4 in 2) echo 'JobId=2 JobName=x UserId=a(1) Comment=c JobState=NODE_FAIL "
+    stand_in(commands, "scontrol", "case $5 in 2) echo 'JobId=2 JobName=x UserId=a(1) Comment=c JobState=NODE_FAIL "
              "Reason=NodeDown Dependency=(null) ExitCode=1:0';; *) echo 'slurm_load_jobs error: Invalid job id "
              "specified' >&2; exit 1;; esac")
     jobs = CommandLine().jobs([1, 2, 3])

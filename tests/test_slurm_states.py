@@ -1,6 +1,7 @@
 """States as Slurm prints them, in every shape: a flag anywhere counts, what is unknown is never good."""
 
 import pytest
+from looped import looped
 
 from hpcadmin.slurm.states import Job, node_state
 
@@ -18,12 +19,12 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("text", USABLE)
+@looped("text", USABLE)
 def test_usable(text: str) -> None:
     assert node_state(text).unusable == ""
 
 
-@pytest.mark.parametrize("text", UNUSABLE)
+@looped("text", UNUSABLE)
 def test_unusable(text: str) -> None:
     assert UNUSABLE[text] in node_state(text).unusable
 
@@ -42,7 +43,7 @@ def test_json_shapes_of_all_versions(value: "str | list[str]", flags: list[str])
     assert (state.base, state.flags) == ("IDLE", frozenset({"DRAIN"}))
 
 
-@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+@looped("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
                                    "OUT_OF_MEMORY", "CANCELLED", "CANCELLED by 1000", "REVOKED", "LAUNCH_FAILED",
                                    "NEVER_HEARD_OF", ""])
 def test_ended_jobs_are_not_waited_for(state: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from stepped import make_plan
 
 from hpcadmin.check import NodeView, PortView, Status
-from hpcadmin.plan import make_plan
 from hpcadmin.plan_facts import HARDWARE, Facts
 from hpcadmin.registry import load_checks, load_suite, suite_names
 from hpcadmin.rundata import Plan

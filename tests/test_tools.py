@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stepped import make_plan
 
+from hpcadmin import plan_work
 from hpcadmin.check import Check, Context, NodeView, Role, Scope, Status, Step, Subject, Way
+from hpcadmin.errors import HpcadminError
 from hpcadmin.frames import Frame
-from hpcadmin.plan import make_plan
 from hpcadmin.plan_facts import HARDWARE, Facts, gather
 from hpcadmin.registry import Suite, SuiteEntry, load_checks
 from hpcadmin.run_results import read_result
 from hpcadmin.run_tools import find_script, find_tests, keep, read_known, stages_of
 from hpcadmin.rundata import Plan, PlannedTest, ToolFound
-from hpcadmin.site import Site
-from hpcadmin.site_tools import Tool
+from hpcadmin.site import Site, SlurmSite
+from hpcadmin.site_tools import ModulesSite, Tool
 from hpcadmin.tools import (
     Ask,
     asks_of,
@@ -235,6 +237,22 @@ def steps_of(site: Site, tools: list[ToolFound], made: Check, *, pyxis: bool = F
                            pyxis=pyxis), views={n: NodeView(n) for n in nodes})
     plan = make_plan(Suite("s", "s", (SuiteEntry(("c",)),)), {"c": made}, facts, nodes)
     return plan.tests[0].steps
+
+
+def test_mpirun_brings_its_modules_and_no_containers_of_pyxis() -> None:
+    check = Check("c", "c", Scope.GROUP, lambda c: (Step((c.tools["t"],), Role.RANKS), Step(("own",))), lambda o, c: [],
+                  needs=("t",))
+    site = Site(tools={"t": Tool(modules=("t/1", "mpi/5")), "mpirun": Tool(modules=("mpi/5",))},
+                modules=ModulesSite(load=("base",)), slurm=SlurmSite(mpi="mpirun"))
+    facts = Facts({"n1": NodeView("n1")}, tools={"n1": {"t": "/t"}}, site=site, pyxis=True)
+    test = PlannedTest("t1", "c", Subject(("n1",)))
+    assert [s.way.modules for s in plan_work.steps_of(check, facts, test, {})] == [
+        ("base", "mpi/5", "t/1"), ("base", "t/1", "mpi/5")]
+    boxed = replace(facts, site=replace(site, tools={"t": Tool(container="nvcr.io#x")}))
+    with pytest.raises(HpcadminError, match="mpirun cannot start the containers of pyxis"):
+        plan_work.steps_of(check, boxed, test, {})
+    plain = Check("p", "p", Scope.NODE, lambda c: (Step(("own",)),), lambda o, c: [])
+    assert plan_work.steps_of(plain, facts, test, {})[0].way.modules == ("base",)
 
 
 def test_steps_get_the_modules_of_their_tools_and_of_the_compiler() -> None:

@@ -1,4 +1,4 @@
-"""What is heavy stays out of validate until a report needs it."""
+"""What is heavy stays out of validate until a report, a look or somebody at a terminal needs it."""
 
 import subprocess
 import sys
@@ -8,7 +8,8 @@ CODE = """
 import sys
 import hpcadmin.cli.validate, hpcadmin.run, hpcadmin.slurm.command_line, hpcadmin.registry
 hpcadmin.registry.load_checks()
-print(sorted({m.split(".")[0] for m in sys.modules} & {"pandas", "fabric", "jinja2", "paramiko", "numpy", "tabulate"}))
+heavy = {"pandas", "fabric", "jinja2", "paramiko", "numpy", "tabulate", "rich"}
+print(sorted({m.split(".")[0] for m in sys.modules} & heavy | {"hpcadmin.facts", "hpcadmin.conf"} & set(sys.modules)))
 """
 
 

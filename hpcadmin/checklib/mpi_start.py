@@ -17,7 +17,7 @@ from hpcadmin.text import printable
 
 UNPROVEN = "RDMA is expected here, and the output does not prove what was used"
 PAIR_LAYOUTS = (Layout.PAIRS, Layout.RAILS)
-GROUP_LAYOUTS = (Layout.ALL, Layout.RAILS, Layout.GROUPS)
+GROUP_LAYOUTS = (Layout.ALL, Layout.RAILS, Layout.GROUPS, Layout.LEAVES)
 USES = ("numactl",)
 _FEW_RANKS = 64
 _LANES = re.compile(r"UCX +INFO .{0,200}?\btag\(([^)]{1,400})\)")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from hpcadmin.check import Context, Layout, Measurement, ParseError, Reading, Role, Step
 from hpcadmin.checklib.nccl_run import Collective, Rank
 
-LAYOUTS = (Layout.ALL, Layout.NODE, Layout.PAIRS, Layout.RAILS, Layout.GROUPS)
+LAYOUTS = (Layout.ALL, Layout.NODE, Layout.PAIRS, Layout.RAILS, Layout.GROUPS, Layout.LEAVES)
 SIMULATED = (1 << 18, 1 << 20)
 UNPROVEN = "RDMA is expected here, and the output does not prove what was used"
 _DEBUG_RANKS = 256          # more ranks would print more about their channels than anybody reads

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
+import io
 import os
+import stat
 import sys
+from typing import Any, TextIO
 
 import click
 
@@ -19,9 +23,11 @@ COMMANDS = {
     "conf": ("hpcadmin.cli.conf", "Slurm's configuration files, and why each line."),
     "validate": ("hpcadmin.cli.validate", "Prove the cluster with tests run through sbatch."),
     "report": ("hpcadmin.cli.report", "Tables, pages and files of a run."),
-    "runs": ("hpcadmin.cli.runs", "List and show runs."),
+    "runs": ("hpcadmin.cli.runs", "List, compare, keep, seal, cancel and judge runs."),
     "checks": ("hpcadmin.cli.checks", "One check, or an output you already have."),
     "limits": ("hpcadmin.cli.limits", "The catalogue of limits."),
+    "health": ("hpcadmin.cli.health", "What the nodes run to look at themselves."),
+    "sweep": ("hpcadmin.cli.sweep", "Look at all nodes every night: drain, resume, tell."),
     "lab": ("hpcadmin.cli.lab", "A real Slurm cluster on this machine."),
 }
 
@@ -56,7 +62,35 @@ def root(ctx: click.Context, site: str | None) -> None:
 
 def main() -> None:
     """Entry point: one line for every deliberate error, with its exit status; no traceback reaches the user."""
+    if sys.stdout is not None:          # it is, where the caller has closed it
+        sys.stdout = _for_anybody(sys.stdout)
     sys.exit(run(sys.argv[1:]))
+
+
+class _Unread(io.FileIO):
+    """stdout, whose reader may go away (head, less, a lost terminal): the command goes on, does what it has to do, and
+    ends with the status that it would have had. An error would end `runs prune` half way, and a run that failed must
+    not be 0 for those who read its first lines only."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as exc:
+            gone = isinstance(exc, BrokenPipeError) or (exc.errno == errno.EIO and _is_terminal())
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())             # Python must not complain again at exit
+            os.close(nowhere)
+            if not gone:
+                raise
+            return len(data)
+
+
+def _for_anybody(stream: TextIO) -> TextIO:
+    """What an encoding has no sign for is written as \\uNNNN."""
+    fd = stream.fileno()
+    errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+    return io.TextIOWrapper(io.BufferedWriter(_Unread(fd, "w", closefd=False)), stream.encoding, errors,
+                            line_buffering=stream.isatty())
 
 
 def run(args: list[str]) -> int:
@@ -64,6 +98,7 @@ def run(args: list[str]) -> int:
     debug = bool(os.environ.get("HPCADMIN_DEBUG"))
     try:
         result = root.main(args, prog_name="hpcadmin", standalone_mode=False)
+        put("")                         # what is still to be written may fail, and here that is told
         return result if isinstance(result, int) else 0
     except HpcadminError as exc:
         complain(str(exc))
@@ -78,10 +113,6 @@ def run(args: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader (head, less) has what it wanted; Python must not complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as exc:
         if debug:
             raise
@@ -97,7 +128,27 @@ def run(args: list[str]) -> int:
         return EXIT_UNREACHABLE
 
 
+def put(text: str) -> None:
+    """A command's answer, written at once: what goes wrong is told here."""
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _is_terminal() -> bool:
+    """Or was one: isatty() is false of a terminal that has gone away."""
+    return stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
+
+
+def say(text: str) -> None:
+    """A line beside a command's answer; its exit status does not depend on whether anybody is there to read it."""
+    from hpcadmin.text import printable
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.flush()
+
+
 def complain(text: str) -> None:
     from hpcadmin.text import printable
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):      # closed
         sys.stderr.write(f"hpcadmin: {printable(text)}\n")

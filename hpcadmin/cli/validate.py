@@ -2,103 +2,91 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from hpcadmin.run import Preview
+from hpcadmin.errors import EXIT_INTERRUPTED
 
 
 @click.command()
-@click.option("--suite", default="smoke", show_default=True, metavar="NAME|FILE", help="What is to be tested.")
+@click.option("--suite", default="smoke", show_default=True, metavar="NAME|FILE", help="What is tested.")
 @click.option("-w", "--nodelist", "hostlist", default="", metavar="HOSTLIST",
-              help="Only these nodes; else all of the partition.")
+              help="These nodes alone; else all of the partition.")
 @click.option("--inventory", default="", metavar="FILE",
               help="The accepted inventory, if not the one that discover keeps.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show jobs, rounds, tests and time; submit nothing.")
+@click.option("--pairs", default="", metavar="all|screen|ring|cross-leaf|N",
+              help="Which nodes meet: all pairs, or rounds of a sample; else as the suite says.")
+@click.option("--at-once", type=click.IntRange(1, 1_000_000), metavar="NODES",
+              help="Under load at one time, at most; else [run] at_once, else all.")
+@click.option("--yes", is_flag=True, help="Let destructive checks run, in the directory that the suite names.")
 @click.option("--partition", default="", metavar="NAME", help="Else [slurm] partition, else Slurm's default.")
-@click.option("--account", default="", metavar="NAME")
-@click.option("--qos", default="", metavar="NAME")
-@click.option("--reservation", default="", metavar="NAME")
-@click.option("--time-limit", type=click.IntRange(1, 100_000), metavar="MINUTES", help="Of each job; else by the plan.")
-@click.option("--run-dir", default="", metavar="DIR", help="Where runs are kept; must be shared with the nodes.")
+@click.option("--account", default="", metavar="NAME", help="Else [slurm] account; so are the next two.")
+@click.option("--qos", default="", metavar="NAME", help="Quality of service of our jobs.")
+@click.option("--reservation", default="", metavar="NAME", help="Jobs run in it; its nodes are free to them.")
+@click.option("--nice", type=click.IntRange(-2_147_483_645, 2_147_483_645), metavar="N",
+              help="That the priority of our jobs is lowered by; else [slurm] nice.")
+@click.option("--priority", type=click.IntRange(0, 4_294_967_293), metavar="N",
+              help="Of our jobs, for operators of Slurm; else [slurm] priority, else as Slurm reckons.")
+@click.option("--only-idle", is_flag=True, help="Nodes that are busy now are NOT RUN.")
+@click.option("--nodes-down", type=click.Choice(["error", "skip"]), default="skip", show_default=True,
+              help="Nodes that no job can use: submit nothing, or test the others.")
+@click.option("--wait-for", default="2h", show_default=True, metavar="TIME",
+              help="That nodes are waited for; then what is left is NOT RUN. 30m, 2h, 1d.")
+@click.option("--max-jobs", type=click.IntRange(1, 1000), default=8, show_default=True, metavar="N",
+              help="Jobs of the suite in the queue at once, where some nodes are busy.")
+@click.option("--time-limit", type=click.IntRange(1, 100_000), metavar="MINUTES", help="Of each job; else as planned.")
+@click.option("--run-dir", default="", metavar="DIR", help="Where runs are kept: the nodes must see it.")
 @click.option("--allow-root", is_flag=True, help="Submit jobs as root.")
-@click.option("--json", "as_json", is_flag=True, help="The report (or the plan) as JSON.")
-@click.pass_obj
-def command(obj: dict[str, str | None], *, suite: str, hostlist: str, inventory: str, plan_only: bool, partition: str,
-            account: str, qos: str, reservation: str, time_limit: int | None, run_dir: str, allow_root: bool,
-            as_json: bool) -> int:
+@click.option("--resume", "resume_run", default="", metavar="RUN",
+              help="Go on with a run that was killed, left, stopped or cancelled.")
+@click.option("--retest", "retest_run", default="", metavar="RUN",
+              help="A new run of what failed in RUN, with its partners.")
+@click.option("--detach", is_flag=True, help="Go on in the background; what is said goes to RUN/validate.log.")
+@click.option("--json", "as_json", is_flag=True, help="The report, the plan, or the name of the run, as JSON.")
+@click.pass_context
+def command(ctx: click.Context, /, *, resume_run: str, retest_run: str, plan_only: bool, detach: bool, as_json: bool,
+            **options: Any) -> int:
     """Prove the cluster with tests run through sbatch.
 
     Exit status: 0 all passed, 1 something failed, 2 usage or the site's files, 3 incomplete (errors, not run, not
-    judged), 4 Slurm or a node could not be used, 130 interrupted.
+    judged), 4 Slurm or a node could not be used, 130 interrupted: stopped after a round (one Ctrl-C), with its jobs
+    cancelled (two), or left with its jobs going on (SIGTERM, a lost terminal).
     """
-    from hpcadmin.run import Request, preview, validate
-    from hpcadmin.run_progress import Progress
-    from hpcadmin.site import load_site
-    from hpcadmin.slurm.command_line import CommandLine
+    from hpcadmin.cli._options import check_options, request_of
+    from hpcadmin.cli._start import plan, start
 
-    site = load_site(obj["site"])
-    request = Request(suite=suite, hostlist=hostlist, inventory=inventory, partition=partition, account=account,
-                      qos=qos, reservation=reservation, run_dir=run_dir, time_limit_min=time_limit,
-                      allow_root=allow_root, command=tuple(sys.argv))
+    check_options(ctx)
+    site_file = ctx.obj["site"]
+    request = request_of(options)
     if plan_only:
-        _show(preview(request, site, CommandLine(), Progress()), as_json)
+        from hpcadmin.cli._plan_text import show
+        show(plan(site_file, request, retest_run), as_json=as_json)
         return 0
-    outcome = validate(request, site, CommandLine(), Progress())
+    outcome = start(site_file, request, resume_run=resume_run, retest_run=retest_run, background=detach)
+    if outcome.detached:
+        _print_name(outcome.folder, as_json=as_json)
+        return 0
+    from hpcadmin.cli import put, say
+    from hpcadmin.cli._acceptance import acceptance_line
+    if outcome.text:
+        say(outcome.text)
 
     from hpcadmin.report import formats, terminal_options
-    from hpcadmin.rundata import read_run
+    from hpcadmin.report.whole import read_for_report
     report = formats()["json" if as_json else "table"]
-    sys.stdout.write(report.render(read_run(outcome.folder), terminal_options()))
+    put(report.render(read_for_report(outcome.folder, values=report.values), terminal_options()))
+    whole = acceptance_line(outcome.folder) if retest_run else ""
+    if whole:
+        say(f"acceptance of {whole}")
+    if outcome.exit_status == EXIT_INTERRUPTED:
+        say(f"hpcadmin validate --resume {outcome.folder.name} goes on with it")
     return outcome.exit_status
 
 
-def _show(preview: Preview, as_json: bool) -> None:
-    from hpcadmin.hosts import fold
-    from hpcadmin.records import dumps
-    from hpcadmin.run_own import own_jobs
-    from hpcadmin.text import plural, printable
-
-    plan = preview.plan
-    if as_json:
-        click.echo(dumps({"plan": plan, "look": preview.look}, indent=1))
-        return
-    click.echo(f"suite {plan.suite} on {plural(len(plan.nodes), 'node')}: {fold(plan.nodes) or '-'}")
-    for skip in plan.skipped:
-        click.echo(f"  not tested: {skip.node}: {printable(skip.reason)}")
-    wide = max([16, *(len(e.check) for e in plan.entries), *(len(t.tool) for t in plan.tools)])
-    for entry in plan.entries:
-        what = plural(entry.tests, "test") if entry.status is None else f"{entry.status.value}: {entry.reason}"
-        click.echo(f"  {entry.check:<{wide}} {printable(what)}")
-    for tool in plan.tools:
-        version = f'"{tool.version}"' if tool.version else "of unknown version"
-        what = tool.problem or f"{version}, {tool.path} ({tool.way})"
-        click.echo(f"  {tool.tool:<{wide}} on {fold(tool.nodes)}: {printable(what)}")
-    if preview.look:
-        click.echo(f"job 1: look at the nodes first ({printable(preview.look)}); what is missing there will not be run")
-    for job in (job for job in plan.jobs if job.kind != "own"):
-        click.echo(f"job {job.number}: {job.kind}, {plural(len(job.nodes), 'node')}, "
-                   f"{plural(len(job.stages), 'stage')}, about {_time(job.seconds)}, "
-                   f"time limit {job.time_limit_min} min")
-        for stage in job.stages:
-            click.echo(f"    {stage.kind:<6} {printable(stage.name)}: {plural(len(stage.tests), 'test')}")
-    for jobs in own_jobs(plan):
-        check = next(t.check for t in plan.tests if t.id == jobs[0].stages[0].tests[0])
-        where = fold({n for job in jobs for n in job.nodes}) or "nodes that Slurm chooses"
-        least = "at least " if preview.look and len(jobs) > 1 else ""     # a look tells how many GPUs there are
-        click.echo(f"{least}{plural(len(jobs), 'job')} of {check}, as users submit them, at one time on {where}: "
-                   f"about {round(jobs[0].seconds)} s, time limit {jobs[0].time_limit_min} min")
-    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
-    for v in plan.verdicts:
-        key = (v.status.value, v.check, v.subject.device, v.reason)
-        found.setdefault(key, {}).update(dict.fromkeys(v.subject.nodes))
-    for (status, check, device, reason), nodes in found.items():
-        until = " until job 1 has looked" if preview.look and reason.endswith("is not known") else ""
-        click.echo(f"  {status}: {check} {f'{fold(nodes)} {device}'.strip()}: {printable(reason)}{until}")
-
-
-def _time(seconds: float) -> str:
-    return f"{round(seconds)} s" if seconds < 180 else f"{round(seconds / 60)} min"
+def _print_name(folder: Path, *, as_json: bool) -> None:
+    """Of a run in the background."""
+    import json
+    click.echo(json.dumps({"run": folder.name, "path": str(folder)}) if as_json else folder.name)

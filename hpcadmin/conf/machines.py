@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hpcadmin.bus_order import bus_order
 from hpcadmin.conf import features as feature
-from hpcadmin.conf.gpus import Device, Terms, bus_order
+from hpcadmin.conf.gpus import Device, Terms
 from hpcadmin.conf.gres import Gres, plan
 from hpcadmin.conf.parts import Kind, Problem
 from hpcadmin.conf.sockets import Layout, Mode, layout

@@ -106,6 +106,12 @@ def _tree(inventory: Inventory, nodes: Sequence[Node], site: TopologySite, absen
     return tree
 
 
+def tree_for(inventory: Inventory, names: Collection[str], site: Site) -> Tree:
+    """The switch tree of these nodes, whatever is written of it."""
+    nodes = sorted((node for node in inventory.nodes if node.name in set(names)), key=lambda node: natural(node.name))
+    return _tree(inventory, nodes, site.topology, {node.name for node in inventory.nodes} - set(names))
+
+
 def _fabric(inventory: Inventory, nodes: Sequence[Node], kind: str) -> Fabric | None:
     found = next((fabric for fabric in inventory.fabrics if fabric.kind == kind and fabric.devices), None)
     if found is None and kind == "ethernet" and any(node.neighbours for node in nodes):

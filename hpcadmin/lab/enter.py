@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from hpcadmin.errors import LabError
 from hpcadmin.lab.journal import Host, Lab, alive
@@ -19,13 +20,15 @@ def tool(name: str) -> str:
     return shutil.which(name, path=f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}") or ""
 
 
-def enter_argv(host: Host, argv: Sequence[str], *, spaces: str = "Cmuinp") -> list[str]:
-    """argv run in the namespaces of `host`: C(group) m(ount) u(ts) i(pc) n(et) p(id).
+def enter_argv(host: Host, argv: Sequence[str], *, spaces: str = "CmuinpT") -> list[str]:
+    """argv run in the namespaces of `host`: C(group) m(ount) u(ts) i(pc) n(et) p(id), T(ime) where the kernel has it.
 
     Raises LabError when the host is down.
     """
     if host.process is None or not alive(host.process):
         raise LabError(f"{host.name} is down", hint=f"hpcadmin lab fault {host.name} --heal")
+    if not Path("/proc/self/ns/time").exists():
+        spaces = spaces.replace("T", "")
     return [tool("nsenter"), "-t", str(host.process.pid), *(f"-{s}" for s in spaces), "--", *argv]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcadmin.errors import LabError, StoreError
-from hpcadmin.files import read_bounded, write_atomic
+from hpcadmin.files import read_whole, write_atomic
 from hpcadmin.records import dumps, loads
 
 SCHEMA = 1
@@ -107,7 +107,7 @@ def load(name: str) -> Lab:
     if not path.exists():
         raise LabError(f"lab {name} is not up", hint=f"hpcadmin lab up --name {name}")
     try:
-        lab = loads(Lab, read_bounded(path).decode("utf-8", "replace"), where=str(path))
+        lab = loads(Lab, read_whole(path).decode("utf-8", "replace"), where=str(path))
     except StoreError as exc:
         raise LabError(exc.what, where=str(path), hint=exc.hint) from exc
     assert isinstance(lab, Lab)  # noqa: S101

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,7 @@ def build_root(spec: HostSpec) -> None:
     if spec.base == "/":
         _bind_submounts(root)
     _mount_basics(root)
+    _new_boot_id(root)
     _make_devices(root / "dev", spec.hardware)
     _mount_sys(root / "sys", Path(spec.hardware) if spec.hardware else None)
     cgroups.mount(root / "sys/fs/cgroup", bool(spec.cgroups))
@@ -152,6 +154,13 @@ def _mount_basics(root: Path) -> None:
     sc.mount("devpts", _folder(root, "dev/pts"), "devpts", sc.MS_NOSUID | sc.MS_NOEXEC,
              "newinstance,ptmxmode=0666,mode=0620,gid=5")
     sc.mount("tmpfs", _folder(root, "dev/shm"), "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "mode=1777")
+
+
+def _new_boot_id(root: Path) -> None:
+    """Another one at each start, as of a machine of its own."""
+    told = root / "run/boot_id"
+    told.write_text(f"{uuid.uuid4()}\n")
+    sc.bind(str(told), str(root / "proc/sys/kernel/random/boot_id"), read_only=True)
 
 
 def _make_devices(dev: Path, hardware: str) -> None:

@@ -12,6 +12,7 @@ import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpcadmin.errors import LabError
 from hpcadmin.lab import syscalls as sc
@@ -75,6 +76,7 @@ def _middle(main: Callable[[], None], log: str, go: int, status: int) -> None:
         os.setsid()
         os.chdir("/")
         sc.unshare(_SPACES)
+        _begin_time()
         first = os.fork()
         if first:
             os.write(status, f"pid {first}\n".encode())
@@ -86,10 +88,20 @@ def _middle(main: Callable[[], None], log: str, go: int, status: int) -> None:
             main()
     except BaseException as exc:  # noqa: BLE001  (a forked child must never return into the parent's code)
         text = str(exc.strerror if isinstance(exc, OSError) and exc.strerror else exc) or type(exc).__name__
+        if isinstance(exc, OSError) and exc.strerror and exc.filename:
+            text = f"{exc.filename!s}: {text}"
         with contextlib.suppress(OSError):
             os.write(status, f"failed {text}\n".encode()[:1000])
     finally:
         os._exit(code)
+
+
+def _begin_time() -> None:
+    """The host's uptime begins now, as after a boot. A kernel without time namespaces tells the machine's."""
+    with contextlib.suppress(OSError):
+        sc.unshare(sc.CLONE_NEWTIME)
+        up = Path("/proc/uptime").read_text().partition(".")[0]
+        Path("/proc/self/timens_offsets").write_text(f"boottime -{up} 0\n")
 
 
 def _arrange(go: int, status: int, log: str) -> tuple[int, int]:

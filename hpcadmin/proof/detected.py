@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hpcadmin.conf.gpus import FLAGS, bus_order, device_file
+from hpcadmin.bus_order import bus_order
+from hpcadmin.conf.gpus import FLAGS, device_file
 from hpcadmin.conf.sockets import near_cores
 from hpcadmin.gpu_types import autodetected
 from hpcadmin.model import Gpu, Node

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hpcadmin.errors import SlurmError
 from hpcadmin.slurm.states import Job, NodeState
 
 
@@ -54,6 +55,10 @@ class Partition:
     whole_nodes: bool = False            # every job gets whole nodes (OverSubscribe=EXCLUSIVE)
 
 
+class NoAnswerError(SlurmError):
+    """The controller did not answer: what was asked of it may have been done all the same."""
+
+
 class Client(Protocol):
     """What the runner needs. Every method raises SlurmError or UsageError in one line when Slurm refuses."""
 
@@ -69,15 +74,19 @@ class Client(Protocol):
     def topology(self) -> bool:
         """Whether slurmctld knows several leaf switches or blocks, so that jobs can be on one or on more."""
 
+    def topology_text(self) -> str:
+        """What `scontrol show topology` prints; "" where there is none."""
+
     def starts_containers(self) -> bool:
         """Whether srun has pyxis's option --container-image."""
 
     def submit(self, script: Path, *, comment: str) -> int:
         """The id of the job that the script with its #SBATCH lines became. comment: the job's own one, by which it is
-        found when the answer is lost."""
+        found when the answer is lost. Raises NoAnswerError when it is not known whether there is such a job now."""
 
     def jobs(self, ids: Sequence[int]) -> dict[int, Job]:
-        """All of them in one query; a job that Slurm does not know any more has state ""."""
+        """All of them in one query; of those that slurmctld does not know any more accounting is asked, once for all. A
+        job that nobody knows has state ""."""
 
     def find(self, comment: str) -> tuple[Job, ...]:
         """The caller's own jobs whose comment begins with that."""

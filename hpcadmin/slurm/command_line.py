@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcadmin.errors import HpcadminError, SlurmError, UsageError
-from hpcadmin.slurm.client import Partition, SlurmNode
+from hpcadmin.slurm.client import NoAnswerError, Partition, SlurmNode
 from hpcadmin.slurm.states import Job, node_state
 from hpcadmin.text import printable
 
 TIMEOUT_S = 60.0
+MOST_SHOWN = 8              # jobs that vanished from the queue at one time and are asked for one by one
 MAX_OUTPUT = 256 * 1024 * 1024
 _KEEP = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
 # Settings of a user, or of a job that we were started in, must not change what our commands do or print.
@@ -57,13 +58,19 @@ class CommandLine:
         """What `scontrol show` prints of everything of that kind, hidden or not."""
         return self._run("scontrol", "--all", *options, "show", what).out
 
+    def accounting(self, *words: str) -> str:
+        """What sacctmgr prints, fields between bars."""
+        return self._run("sacctmgr", "-P", *words).out
+
     def partitions(self) -> tuple[Partition, ...]:
         return parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").out)
 
     def topology(self) -> bool:
-        answer = self._run("scontrol", "show", "topology", allow=r"No topology information|no topology")
-        leaves = re.findall(r"^(?:BlockName=|SwitchName=(?!.*\sSwitches=[^\s(]))", answer.out, re.MULTILINE)
+        leaves = re.findall(r"^(?:BlockName=|SwitchName=(?!.*\sSwitches=[^\s(]))", self.topology_text(), re.MULTILINE)
         return len(leaves) > 1
+
+    def topology_text(self) -> str:
+        return self._run("scontrol", "show", "topology", allow=r"No topology information|no topology").out
 
     def starts_containers(self) -> bool:
         return "--container-image=" in self._run("srun", "--help").out
@@ -88,7 +95,13 @@ class CommandLine:
         if not ids:
             return {}
         found = {job.id: job for job in self._queue("-j", ",".join(map(str, ids)))}
-        return {number: found.get(number) or self._shown(number) for number in ids}
+        gone = [number for number in ids if number not in found]
+        for number in gone[:MOST_SHOWN]:            # one query each
+            found[number] = self._shown(number)
+        unknown = [number for number in gone if number not in found or not found[number].state]
+        if unknown:
+            found.update(self._accounted(unknown))
+        return {number: found.get(number) or Job(number) for number in ids}
 
     def find(self, comment: str) -> tuple[Job, ...]:
         return tuple(job for job in self._queue("-u", str(os.getuid())) if job.comment.startswith(comment))
@@ -98,15 +111,25 @@ class CommandLine:
             self._run("scancel", *map(str, ids), allow=r"Invalid job id|already completing|already completed")
 
     def _queue(self, *which: str) -> list[Job]:
-        answer = self._run("squeue", "-h", "-a", "-t", "all", "-o", "%i|%T|%r|%N|%k", *which, allow=r"Invalid job id")
+        # --local: else 22.05 asks for the federation each time, one message of three.
+        answer = self._run("squeue", "-h", "-a", "--local", "-t", "all", "-o", "%i|%T|%r|%N|%k", *which,
+                           allow=r"Invalid job id")
         return list(_queue_lines(answer.out)) if answer.status == 0 else []
 
     def _shown(self, number: int) -> Job:
         """A job that squeue does not list: scontrol may still know how it ended."""
-        answer = self._run("scontrol", "--oneliner", "show", "job", str(number), allow=r"Invalid job id")
+        answer = self._run("scontrol", "--local", "--oneliner", "show", "job", str(number), allow=r"Invalid job id")
         fields = key_values(answer.out) if answer.status == 0 else {}
         return Job(number, fields.get("JobState", ""), fields.get("Reason", ""), fields.get("NodeList", ""),
                    fields.get("ExitCode", ""), fields.get("Comment", ""))
+
+    def _accounted(self, ids: Sequence[int]) -> dict[int, Job]:
+        """What accounting keeps of jobs that slurmctld has forgotten (MinJobAge), in one query; {} without accounting,
+        and while slurmdbd does not answer: what the jobs left behind decides then."""
+        with contextlib.suppress(SlurmError):
+            return parse_accounted(self._run("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State,ExitCode,NodeList", "-j",
+                                             ",".join(map(str, ids))).out)
+        return {}
 
     def _run(self, *argv: str, allow: str = "") -> Answer:
         """The answer of a command that succeeded, or whose error `allow` matches; else the error in one line."""
@@ -126,8 +149,8 @@ class CommandLine:
         try:
             out, err = process.communicate(timeout=self._timeout_s)
         except subprocess.TimeoutExpired as exc:
-            raise SlurmError(f"did not answer within {self._timeout_s:g} s", where=argv[0],
-                             hint="is slurmctld overloaded or frozen?") from exc
+            raise NoAnswerError(f"did not answer within {self._timeout_s:g} s", where=argv[0],
+                                hint="is slurmctld overloaded or frozen?") from exc
         finally:
             if process.poll() is None:          # with what a wrapper has started: it would keep the pipes open
                 with contextlib.suppress(ProcessLookupError):
@@ -143,8 +166,12 @@ class CommandLine:
 # What Slurm prints when it refuses -> what it means, the class (and so the exit status), what to do.
 _REFUSALS: tuple[tuple[str, str, type[HpcadminError], str], ...] = (
     (r"Unable to contact slurm controller|Connection refused|Unable to contact slurmctld|Socket timed out"
-     r"|Zero Bytes were transmitted|Transport endpoint is not connected",
-     "the Slurm controller does not answer", SlurmError, "is slurmctld running? try: scontrol ping"),
+     r"|Zero Bytes were transmitted|Transport endpoint is not connected|Unexpected message received"
+     r"|Communication connection failure|in backup mode|in standby|Message receive failure"
+     # Where it has no word of its own, Slurm prints that of the errno: a controller that dies while it is asked.
+     r"|Connection reset by peer|Broken pipe|Connection timed out|No route to host|Network is (?:unreachable|down)"
+     r"|Host is down|Software caused connection abort|Transport endpoint is already connected",
+     "the Slurm controller does not answer", NoAnswerError, "is slurmctld running? try: scontrol ping"),
     (r"Could not establish a configuration source|[Uu]nable to (?:process|stat) (?:configuration )?file"
      r"|s_p_parse_file|failed to fetch config",
      "Slurm's commands find no usable slurm.conf here", SlurmError, "run this on a node of the cluster"),
@@ -172,13 +199,25 @@ def refused(command: str, answer: Answer) -> HpcadminError:
     """The error for a command that failed: its meaning where it is known, and Slurm's own words."""
     words = [line.strip() for line in (answer.err or answer.out).splitlines() if line.strip()]
     last = words[-1] if words else ""
-    told = printable(next((w for w in reversed(words) if re.search("error|fatal", w, re.I)), last), limit=300)
+    said = next((w for w in reversed(words) if re.search("error|fatal|unrecognized", w, re.I)), last)
+    told = printable(said, limit=300)
     for pattern, meaning, kind, hint in _REFUSALS:
         match = re.search(pattern, answer.err)
         if match:
             line = next((w for w in words if match[0] in w), told)
             return kind(f"{meaning}: {printable(line, limit=300)}", where=command, hint=hint)
     return SlurmError(told or f"failed with exit status {answer.status} and said nothing", where=command)
+
+
+def parse_accounted(text: str) -> dict[int, Job]:
+    """Of sacct -X -n -P -o JobIDRaw,State,ExitCode,NodeList; of a job that was requeued the last line counts."""
+    found = {}
+    for line in text.splitlines():
+        number, *rest = line.split("|")
+        if number.isdigit() and len(rest) == 3 and rest[0]:
+            nodes = "" if rest[2] == "None assigned" else rest[2]
+            found[int(number)] = Job(int(number), rest[0], "", nodes, rest[1])
+    return found
 
 
 def _queue_lines(text: str) -> Iterator[Job]:

@@ -5,6 +5,8 @@ The script is kept with the run, holds everything it needs, and can be started b
 
 from __future__ import annotations
 
+import base64
+import gzip
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from hpcadmin.errors import UsageError
 from hpcadmin.hosts import fold
 from hpcadmin.plan import MEET_S
 from hpcadmin.rundata import PlannedJob, PlannedTest, Stage
+from hpcadmin.site_tools import MPIRUN
 
 _FUNCTIONS = Path(__file__).with_name("job.sh")
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:=@+\[\]-]+")
@@ -29,6 +32,9 @@ PMIX_FENCE = "export SLURM_PMIX_FENCE=ring"
 # MPI_Init (22.05.8), none of 200 when the ranks begin a little later than all slurmstepds.
 PMIX_LATER = """LATER='sleep 0.3; exec "$@"'"""
 ANYWHERE = "anywhere"   # in the place of the node of a job that Slurm chose the nodes of
+MOST_SCRIPT = 1 << 20   # characters of a script that is handed to Slurm
+TAKEN_BY_SLURM = 4 << 20        # slurm.conf(5): max_script_size, where a site has set no other
+MARK = "mark"           # in a job's folder: by which its nodes know it
 STEP_SLACK_S = 5        # for the start of a step, beyond the time that its command gets
 
 
@@ -42,28 +48,64 @@ class JobOptions:
     account: str = ""
     qos: str = ""
     reservation: str = ""
+    nice: int = 0                   # the job's priority is lowered by so much; negative ones need Slurm's rights
+    priority: int = 0               # 0: Slurm's own
     gpus_per_node: int = 0
     exclude: tuple[str, ...] = ()   # nodes that a job, whose nodes Slurm chooses, is not to get
-    mpi: str = "pmix"
+    mpi: str = "pmix"               # srun --mpi=, or "mpirun"
+    mpirun: str = MPIRUN            # the program
     overlap: bool = True            # srun --overlap: 20.11 and later
+    node_dir: str = ""              # where each node makes a folder of its own; "": they share the run folder
+    programs: tuple[tuple[str, bytes], ...] = ()    # of ours, that come with the script to such nodes
     modules_init: str = ""          # file that a shell sources for `module`; "": where it usually is
     module_paths: tuple[str, ...] = ()
 
 
-def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOptions, folder: Path) -> str:
-    """The script of a job whose files lie in `folder`."""
+def render(job: PlannedJob, tests: Mapping[str, PlannedTest], options: JobOptions, folder: Path,
+           *, token: str = "") -> str:
+    """The script of a job whose files lie in `folder`. token: what the file MARK there holds, by which nodes know it;
+    no other job has the same."""
     parts = ["#!/bin/sh", *_directives(job, options, folder), ""]
-    parts += [f"SELF={quote(str(folder / 'script'))}", f"OUT={quote(str(folder))}",
+    parts += [*_places(options, folder, token),
               f"SRUN={quote(' '.join(_srun(options)))}",
               f"PLAIN={quote('--mpi=none --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1')}",
               *([PMIX_FENCE, PMIX_LATER] if options.mpi.startswith("pmix") else []), *_modules(options), "",
               _FUNCTIONS.read_text(encoding="utf-8"), "# what each node runs by itself", *_on_nodes(job, tests), ""]
     for number, stage in enumerate(job.stages, 1):
-        parts += [f"# {number}. {_comment(stage.name)}", *_stage(number, stage, tests, options), ""]
-    return "\n".join([*parts, "finish", ""])
+        halt = [f"halt {number}"] if number > 1 else []
+        parts += [f"# {number}. {_comment(stage.name)}", *halt, *_stage(number, stage, tests, options), ""]
+    return _placed("\n".join([*parts, "finish", ""]), options, token)
 
 
-def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: Path, meets: Sequence[Path]) -> str:
+def in_two(text: str, body: Path) -> tuple[str, str]:
+    """A script that Slurm takes, and what it starts from the file `body`; "" where it is small enough by itself. Slurm
+    refuses scripts of more than 4 MiB (max_script_size), and keeps each of them in slurmctld's state."""
+    if len(text) <= MOST_SCRIPT:
+        return text, ""
+    head = [line for line in text[:65536].split("\n") if line.startswith("#SBATCH ")]
+    return "\n".join(["#!/bin/sh", *head, "", "# The job is larger than Slurm takes scripts.",
+                      f'exec /bin/sh {quote(str(body))} "$@"', ""]), text
+
+
+def packed(text: str, node_dir: str) -> str:
+    """A script that Slurm takes and that holds a larger one, for nodes that see no file of ours; unchanged where it is
+    small enough by itself."""
+    if len(text) <= MOST_SCRIPT:
+        return text
+    head = [line for line in text[:65536].split("\n") if line.startswith("#SBATCH ")]
+    body = base64.encodebytes(gzip.compress(text.encode("utf-8", "surrogateescape"), 9, mtime=0)).decode("ascii")
+    whole = "\n".join(["#!/bin/sh", *head, "", "# The job is larger than Slurm takes scripts.", "umask 077",
+                       f"BODY=$(mktemp {quote(node_dir.rstrip('/') + '/hpcadmin-packed-XXXXXXXXXX')}) || exit 73",
+                       """sed '1,/^#PACKED$/d' "$0" | base64 -d | gzip -dc >"$BODY" || exit 73""",
+                       'exec /bin/sh "$BODY" "$@"', "exit", "#PACKED", body])
+    if len(whole) > TAKEN_BY_SLURM:
+        raise UsageError(f"the job's script has {len(whole) >> 20} MiB, more than Slurm takes of a job whose "
+                         "nodes share no folder", hint="fewer nodes or checks in one run, or --pairs with fewer rounds")
+    return whole
+
+
+def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: Path, meets: Sequence[Path],
+               *, token: str = "") -> str:
     """The script of a job that is one step of a test, and starts it when the jobs in the folders `meets` have begun."""
     step = test.steps[job.step or 0]
     count = len(step.nodes) or (step.job.anywhere if step.job else 1)
@@ -71,12 +113,12 @@ def render_own(job: PlannedJob, test: PlannedTest, options: JobOptions, folder: 
     words = ["--mpi=none", "--kill-on-bad-exit=0", "-N", str(count), "-n", str(count),
              "--ntasks-per-node=1", "-c", str(wanted.cpus), *_image(step)]
     place = step.nodes[0] if step.nodes else ANYWHERE
-    parts = ["#!/bin/sh", *_own_directives(job, step, options, folder), "", f"SELF={quote(str(folder / 'script'))}",
-             f"OUT={quote(str(folder))}", f"SRUN={quote(' '.join(_srun(options)))}", *_modules(options), "",
+    parts = ["#!/bin/sh", *_own_directives(job, step, options, folder), "", *_places(options, folder, token),
+             f"SRUN={quote(' '.join(_srun(options)))}", *_modules(options), "",
              _FUNCTIONS.read_text(encoding="utf-8"), f"meet {MEET_S} {quoted([str(path) for path in meets])}".rstrip(),
              f"own {test.id} {job.step} {place} {_seconds(step.timeout_s)} {_with(step)}srun $SRUN {quoted(words)} "
              f"{_within(step)}{_argv(step)}", "finish", ""]
-    return "\n".join(parts)
+    return _placed("\n".join(parts), options, token)
 
 
 def _own_directives(job: PlannedJob, step: Step, options: JobOptions, folder: Path) -> list[str]:
@@ -90,6 +132,40 @@ def _own_directives(job: PlannedJob, step: Step, options: JobOptions, folder: Pa
         "gres-flags": "enforce-binding" if wanted.gpus and wanted.near_gpus else "", "mem": f"{wanted.memory_mib}M",
     }
     return [f"#SBATCH --{key}={_value(key, text)}" for key, text in asked.items() if text] + ["#SBATCH --no-requeue"]
+
+
+def away_dir(node_dir: str, token: str) -> str:
+    """The folder that a job makes on each of its nodes where they share none."""
+    return f"{node_dir.rstrip('/')}/hpcadmin-{token}" if node_dir else ""
+
+
+def _places(options: JobOptions, folder: Path, token: str) -> list[str]:
+    away = away_dir(options.node_dir, token)
+    if away:
+        return [f"AWAY={quote(away)}", "SELF=$AWAY/script OUT=$AWAY MARK='' WANT=''", *_programs(options)]
+    return ["AWAY=''", f"SELF={quote(str(folder / 'script'))}", f"OUT={quote(str(folder))}",
+            f"MARK={quote(str(folder / MARK))}", f"WANT={quote(token)}"]
+
+
+def programs_dir(node_dir: str) -> str:
+    """Where programs of ours lie on nodes that share no folder, as long as it is not known by which job's script."""
+    return f"{away_dir(node_dir, 'JOB')}/bin"
+
+
+def _placed(text: str, options: JobOptions, token: str) -> str:
+    """With the paths of our programs as they are on the nodes of this job."""
+    return text.replace(programs_dir(options.node_dir), f"{away_dir(options.node_dir, token)}/bin") if (
+        options.programs) else text
+
+
+def _programs(options: JobOptions) -> list[str]:
+    """A function that writes them out on a node."""
+    lines = ['programs() { mkdir -m 700 "$AWAY" "$AWAY/bin" 2>/dev/null; [ -O "$AWAY/bin" ] || return 1']
+    for name, raw in options.programs:
+        text = base64.encodebytes(gzip.compress(raw, 9, mtime=0)).decode("ascii")
+        path = f'"$AWAY/bin/"{quote(name)}'
+        lines += [f"base64 -d <<'END' | gzip -dc >{path} && chmod 700 {path} || return 1", f"{text}END"]
+    return [*lines, "}"] if options.programs else ["programs() { :; }"]
 
 
 def _comment(text: str) -> str:
@@ -109,7 +185,10 @@ def _directives(job: PlannedJob, options: JobOptions, folder: Path) -> list[str]
 def _common(options: JobOptions, folder: Path) -> dict[str, str]:
     return {"job-name": options.name, "comment": options.comment, "partition": options.partition,
             "account": options.account, "qos": options.qos, "reservation": options.reservation,
-            "chdir": str(folder), "output": str(folder / "slurm.out").replace("%", "%%")}
+            "nice": str(options.nice) if options.nice else "",
+            "priority": str(options.priority) if options.priority else "",
+            "chdir": "/" if options.node_dir else str(folder),
+            "output": "/dev/null" if options.node_dir else str(folder / "slurm.out").replace("%", "%%")}
 
 
 def _value(key: str, text: str) -> str:
@@ -130,8 +209,11 @@ def _later(step: Step, options: JobOptions) -> str:
 
 
 def _argv(step: Step) -> str:
-    words = ["env", *(f"{k}={v}" for k, v in sorted(step.env.items())), *step.argv] if step.env else [*step.argv]
-    return quoted(words)
+    return _variables(step) + quoted(step.argv)
+
+
+def _variables(step: Step) -> str:
+    return f"{quoted(['env', *(f'{k}={v}' for k, v in sorted(step.env.items()))])} " if step.env else ""
 
 
 def _modules(options: JobOptions) -> list[str]:
@@ -204,7 +286,8 @@ def _on_nodes(job: PlannedJob, tests: Mapping[str, PlannedTest]) -> list[str]:
         return []
     texts = [f"{name}() {{\n{body}\n}}" for body, name in functions.items()]
     return [*texts, 'if [ "${1:-}" = node ]; then', 'case $2:$SLURMD_NODENAME in', *branches,
-            '*) echo "hpcadmin: $SLURMD_NODENAME has nothing to do in stage $2" >&2 ;;', "esac", "exit 0", "fi"]
+            '*) echo "hpcadmin: $SLURMD_NODENAME has nothing to do in stage $2" >&2 ;;', "esac", "wrote",
+            "exit 0", "fi"]
 
 
 # --- stages in the driver ---------------------------------------------------------------------------------------
@@ -219,9 +302,14 @@ def _stage(number: int, stage: Stage, tests: Mapping[str, PlannedTest], options:
         return [f"by_node {number} {most + 20} {len(of_nodes)} {quote(fold(of_nodes))}"]
     lines: list[str] = []
     for test in members:
-        body = [f"    {line}" for line in _test(test, options)]
-        lines += ["{", *body, f"}} & together {test.id}"]
+        body = [f"    {line}" for line in (f"on {test.id} {quote(_nodes_of(test))}", *_test(test, options))]
+        lines += ["{", *body, f"    ended {test.id}", f"}} & together {test.id}"]
     return [*lines, "collect"]
+
+
+def _nodes_of(test: PlannedTest) -> str:
+    names = dict.fromkeys(node for step in test.steps for node in step.nodes)
+    return fold(names) if len(names) > 4 else ",".join(names)
 
 
 def _test(test: PlannedTest, options: JobOptions) -> list[str]:
@@ -235,9 +323,8 @@ def _test(test: PlannedTest, options: JobOptions) -> list[str]:
             lines += [f"IMAGE={quote(image)}"] if image or any(line.startswith("IMAGE=") for line in lines) else []
         if step.role is Role.RANKS:
             lines += _pmix_nodes(where, options)
-            lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} {_with(step)}srun $SRUN "
-                         f"-J {test.id}.{number} {quoted(_parallel(step, options))} {_later(step, options)}"
-                         f"{_within(step)}{_argv(step)}")
+            lines.append(f"ranks {head} {step.nodes[0]} {limit + STEP_SLACK_S} {_with(step)}"
+                         f"{_launcher(step, options, f'{test.id}.{number}')}{_within(step)}{_argv(step)}")
         elif step.role is Role.SERVER:
             ready = step.ready
             port = f"{ready.port:04x}" if ready and ready.port is not None else "-"
@@ -250,6 +337,14 @@ def _test(test: PlannedTest, options: JobOptions) -> list[str]:
         else:
             lines.append(f"each {head} {limit} {len(step.nodes)} {where} {_started(step)}")
     return [*lines, "unserve"] if server else lines
+
+
+def _launcher(step: Step, options: JobOptions, name: str) -> str:
+    """What starts the ranks of a parallel program. mpirun is to see the suite's variables too: some are its own."""
+    if options.mpi != MPIRUN:
+        return f"srun $SRUN -J {name} {quoted(_parallel(step, options))} {_later(step, options)}"
+    words = [options.mpirun, str(step.tasks_per_node), ",".join(step.nodes)]
+    return f'{_variables(step)}sh "$SELF" mpirun {quoted(words)} '
 
 
 def _pmix_nodes(where: str, options: JobOptions) -> list[str]:

@@ -32,6 +32,7 @@ _UNUSABLE_FLAGS = {
     "INVALID_REG": "registered with wrong values", "NO_RESPOND": "not responding", "BLOCKED": "blocked",
     "MAINTENANCE": "in maintenance", "MAINT": "in maintenance",
 }
+_MAINTENANCE = frozenset({"MAINTENANCE", "MAINT"})
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,23 @@ class NodeState:
         elif self.base not in _BASES and not bad:
             bad.append(f"in state {self.text or 'unknown'}, which is not known here")
         return ", ".join(dict.fromkeys(bad))
+
+    def unusable_within(self, reservation: bool) -> str:
+        """The same for jobs in a reservation: maintenance is one, and its own jobs may run there."""
+        if not reservation or not self.flags & _MAINTENANCE:
+            return self.unusable
+        return NodeState(self.base or "IDLE", self.flags - _MAINTENANCE, self.text).unusable
+
+    def busy_for(self, reservation: bool) -> str:
+        """Why no job of ours could begin there at once, although one can later; "" when one could. reservation: our
+        jobs are in one. A node may be IDLE and not free: planned for a job that waits, reserved, just completing."""
+        if "COMPLETING" in self.flags:
+            return "a job is still completing on it"
+        if self.base in ("ALLOCATED", "MIXED"):
+            return "jobs run on it"
+        if self.flags & {"RESERVED", "MAINTENANCE", "MAINT"} and not reservation:
+            return "it is reserved"
+        return "it is planned for a job that waits" if "PLANNED" in self.flags else ""
 
     @property
     def busy(self) -> bool:
@@ -94,8 +112,10 @@ _HOPELESS = frozenset({
     "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit", "JobHeldUser", "JobHeldAdmin",
     "BadConstraints", "InvalidAccount", "InvalidQOS", "AssociationJobLimit", "DependencyNeverSatisfied",
     "ReservationDeleted", "AccountNotAllowed", "QOSNotAllowed", "JobLaunchFailure", "NonZeroExitCode",
-    "launch failed requeued held", "job requeued in held state",
+    "launch failed requeued held", "job requeued in held state", "launch_failed_requeued_held",
+    "job_requeued_in_held_state", "ReservationInvalid",
 })
+_HELD = frozenset({"REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 
 
 @dataclass(frozen=True)
@@ -115,12 +135,19 @@ class Job:
         return self.base not in _RUNNING
 
     @property
+    def known(self) -> bool:
+        """Whether its state is one that is known here; a job that nobody knows has none, which is known too."""
+        return self.base in _RUNNING or self.base in _ENDED or not self.base
+
+    @property
     def base(self) -> str:
         return re.split(r"[ +]", self.state.strip().upper(), maxsplit=1)[0]
 
     @property
     def hopeless(self) -> bool:
-        return self.base == "PENDING" and self.reason in _HOPELESS
+        """It waits, and somebody must act before it can start. Reasons may have more behind them: "(Held…", nodes."""
+        return self.base in _HELD or (
+            self.base == "PENDING" and self.reason.strip("()").partition(",")[0].partition(":")[0] in _HOPELESS)
 
     @property
     def ending(self) -> str:
@@ -128,7 +155,8 @@ class Job:
         if not self.state:
             return "is not known to Slurm any more"
         words = _ENDED.get(self.base, f"ended in state {self.state}")
-        extra = [] if self.reason in ("", "None", "NonZeroExitCode") else [self.reason]
+        # Of a job that was cancelled while it waited, what it waited for stays its reason.
+        extra = [] if self.reason in ("", "None", "NonZeroExitCode") or self.base == "CANCELLED" else [self.reason]
         if self.exit_code not in ("", "0:0"):
             extra.append(f"exit code {self.exit_code}")
         return f"{words} ({', '.join(extra)})" if extra else words

@@ -25,7 +25,7 @@ from hpcadmin.proof.parts import Slurm
 from hpcadmin.proof.slurm import find
 
 SUITES = ("trixie", "sid")
-PACKAGES = "slurmctld,slurmd,slurm-client,munge,slurm-wlm-basic-plugins"
+PACKAGES = "slurmctld,slurmd,slurmdbd,slurm-client,munge,slurm-wlm-basic-plugins"
 MAKE_S = 600.0
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 NAMES = {"": "the machine's own", "trixie": "Debian trixie", "sid": "Debian sid"}
@@ -76,7 +76,8 @@ def marker(suite: str) -> Path:
 
 
 def _ready(suite: str) -> Slurm | None:
-    """The root where it is complete: the marker is written last; one made otherwise is looked at, and then marked."""
+    """The root where it is complete: the marker is written last, and names what was asked for. One made otherwise, or
+    when other packages were asked for, is looked at; it is taken and marked where nothing is missing in it."""
     root = cache() / suite
     if not (root / "usr").is_dir():
         return None
@@ -84,37 +85,53 @@ def _ready(suite: str) -> Slurm | None:
         found = find(str(root))
     except HpcadminError:
         return None
-    if not marker(suite).exists():
+    if not marked(suite, found):
         if not whole(root):
             return None
-        marker(suite).write_text(f"{found.text}\n")
+        mark(suite, found)
     return found
 
 
+def mark(suite: str, found: Slurm) -> None:
+    marker(suite).write_text(f"{found.text}\n{PACKAGES}\n")
+
+
+def marked(suite: str, found: Slurm) -> bool:
+    try:
+        return marker(suite).read_text() == f"{found.text}\n{PACKAGES}\n"
+    except OSError:
+        return False
+
+
 def whole(root: Path) -> bool:
-    """Whether debootstrap came to its end: its own folder is gone, and every package is installed."""
+    """Whether debootstrap came to its end: its own folder is gone, and every package, ours among them, is installed."""
     try:
         status = (root / "var/lib/dpkg/status").read_text(errors="replace")
     except OSError:
         return False
-    states = re.findall(r"^Status: (.*)$", status, re.MULTILINE)
-    return not (root / "debootstrap").exists() and bool(states) and set(states) == {"install ok installed"}
+    states = {}
+    for stanza in status.strip().split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status): (.*)$", stanza, re.MULTILINE))
+        states[fields.get("Package", "")] = fields.get("Status", "")
+    return not (root / "debootstrap").exists() and set(states.values()) == {"install ok installed"} and \
+        states.keys() >= set(PACKAGES.split(","))
 
 
 def _make(suite: str) -> Slurm | Absent:
-    """debootstrap into a folder beside, which gets its name when it is complete. Its mounts are in a namespace."""
+    """debootstrap into a folder beside, which gets its name when it is complete; an older root is kept until then. Its
+    mounts are in a namespace."""
     tool = shutil.which("debootstrap", path=f"/usr/sbin:/sbin:{os.environ.get('PATH', os.defpath)}")
     if tool is None:
         return Absent("debootstrap is not installed")
     mirror = find_mirror(apt_sources())
     if mirror is None:
         return Absent("the machine's apt sources name no Debian mirror")
-    root, making = cache() / suite, cache() / f"{suite}.making"
-    for old in (making, root):
-        if mounted_below(old):
-            return Absent(f"{old} is not complete and has mounts in it: umount them first")
-        shutil.rmtree(old, ignore_errors=True)
-    marker(suite).unlink(missing_ok=True)
+    root, making, old = cache() / suite, cache() / f"{suite}.making", cache() / f"{suite}.old"
+    for folder in (making, old, root):
+        if mounted_below(folder):
+            return Absent(f"{folder} is not complete and has mounts in it: umount them first")
+    for folder in (making, old):
+        shutil.rmtree(folder, ignore_errors=True)
     try:
         done = subprocess.run(
             ["unshare", "-m", tool, "--variant=minbase", f"--include={PACKAGES}", f"--keyring={mirror.keyring}", suite,
@@ -127,9 +144,13 @@ def _make(suite: str) -> Slurm | Absent:
         shutil.rmtree(making, ignore_errors=True)
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "W:"))]
         return Absent(f"debootstrap {suite}: {(said or ['failed'])[-1]}")
+    marker(suite).unlink(missing_ok=True)
+    if root.exists():
+        root.rename(old)
     making.rename(root)
+    shutil.rmtree(old, ignore_errors=True)
     found = find(str(root))
-    marker(suite).write_text(f"{found.text}\n")
+    mark(suite, found)
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from labtool import lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SUITE = """[[entry]]
 check = "ethernet"

@@ -14,10 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from loopback import PORTS, wait_until
 
 import hpcadmin
 
@@ -122,7 +124,8 @@ def look() -> Machine:
     listeners = set()
     for table in ("tcp", "tcp6", "udp", "udp6"):
         rows = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
-        listeners |= {f"{table} {row[1]}" for row in rows if row[3] == "0A"}
+        listeners |= {f"{table} {row[1]}" for row in rows
+                      if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) not in PORTS}
     rules = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
     return Machine(
         etc=etc, interfaces={p.name for p in Path("/sys/class/net").iterdir() if not of_others(p.name)},
@@ -133,11 +136,11 @@ def look() -> Machine:
 
 
 def spaces(name: str) -> set[str]:
-    """The PID and network namespaces of a lab's hosts."""
+    """The PID and network namespaces of a lab's hosts. One that was just being started may have ended with `up`."""
     found = set()
     for host in journal(name)["hosts"]:
-        for kind in ("pid", "net"):
-            if host["process"]:
+        for kind in ("pid", "net") if host["process"] else ():
+            with suppress(FileNotFoundError):
                 found.add(str(Path(f"/proc/{host['process']['pid']}/ns/{kind}").readlink()))
     return found
 
@@ -221,13 +224,24 @@ def test_ssh_from_everywhere_without_a_question(cluster: str) -> None:
     assert len(keys) == 4
 
 
+def mpi(cluster: str, *options: str) -> Done:
+    """PMIx of 22.05 refuses a connection now and then (its slurmstepd checks the credential as the user for a moment),
+    and all ranks wait for ever then: once more."""
+    for _ in range(3):
+        done = sh(cluster, "timeout", "-k", "5", "40", "srun", "--mpi=pmix", *options, "./mpi")
+        if done.status == 0 or "Unauthorized credential" not in done.err:
+            break
+    return done
+
+
 def test_mpi_over_all_nodes(cluster: str) -> None:
-    done = sh(cluster, "srun", "--mpi=pmix", "-N4", "--ntasks-per-node=2", "./mpi")
+    done = mpi(cluster, "-N4", "--ntasks-per-node=2")
     assert done.status == 0, done.err
     places = re.findall(r"rank (\d) of 8 on (node0\d)", done.out)
     assert sorted(int(rank) for rank, _ in places) == list(range(8))
     assert sorted(node for _, node in places) == sorted(NODES * 2)
-    assert done.err == ""
+    # On a busy machine slurmstepd of 22.05 complains of an answer from another node now and then.
+    assert [line for line in done.err.splitlines() if not line.startswith("slurmstepd-")] == []
 
 
 def test_exec_passes_everything_on(cluster: str) -> None:
@@ -330,7 +344,7 @@ def rate(cluster: str, nodes: str) -> float:
     """MB/s of a ping-pong; the best of three, for the machine may be busy with other things."""
     best = 0.0
     for _ in range(3):
-        done = sh(cluster, "srun", "--mpi=pmix", "-w", nodes, "-n2", "--ntasks-per-node=1", "./mpi")
+        done = mpi(cluster, "-w", nodes, "-n2", "--ntasks-per-node=1")
         best = max(best, float(re.findall(r"rate ([\d.]+)", done.out)[0]))
         if best > 100:
             break
@@ -369,6 +383,35 @@ def test_faults_and_healing(cluster: str, option: str, seen) -> None:
     done = sh(cluster, "srun", "-N4", "hostname")
     assert sorted(done.out.split()) == NODES
     assert sh(cluster, "ssh", "-o", "BatchMode=yes", "node02", "hostname").out == "node02\n"
+
+
+def test_a_node_that_was_down_has_booted_anew(cluster: str) -> None:
+    """As a login, who is put into it, and Slurm see it; the others have not."""
+    ask = "cat /proc/sys/kernel/random/boot_id; cut -d. -f1 /proc/uptime"
+    since = time.monotonic()
+
+    def boots() -> dict[str, tuple[str, int]]:
+        found = {}
+        for node in ("node02", "node03"):
+            here, login = sh(cluster, "sh", "-c", ask, node=node).out.split(), sh(cluster, "ssh", node, ask).out.split()
+            assert here[0] == login[0] and abs(int(here[1]) - int(login[1])) < 20
+            found[node] = (here[0], int(here[1]))
+        return found
+
+    before = boots()
+    assert len({boot for boot, _ in before.values()}) == 2
+    assert lab("fault", cluster, "node02", "--down").status == 0
+    assert lab("fault", cluster, "node02", "--heal").status == 0
+    after = boots()
+    assert before["node02"][0] != after["node02"][0] and before["node03"][0] == after["node03"][0]
+    if Path("/proc/self/ns/time").exists():
+        assert after["node02"][1] <= time.monotonic() - since + 2
+        assert before["node03"][1] <= after["node03"][1]
+
+        def booted() -> dict[str, str]:
+            told = sh(cluster, "scontrol", "-o", "show", "node", "node02,node03").out
+            return dict(re.findall(r"NodeName=(\S+) .*BootTime=(\S+)", told))
+        wait_until(lambda: booted()["node02"] > booted()["node03"])
 
 
 def test_a_fault_that_slurm_has_noticed_is_healed(cluster: str) -> None:

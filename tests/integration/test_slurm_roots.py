@@ -8,6 +8,8 @@ import pytest
 import slurm_roots
 from slurm_roots import Absent, Mirror, apt_sources, find_mirror, whole
 
+from hpcadmin.proof.parts import Slurm
+
 pytestmark = pytest.mark.lab
 
 DEB822 = """\
@@ -30,6 +32,7 @@ URIs: http://security.example/debian-security
 Suites: bookworm-security
 Components: main
 """
+NAMED = slurm_roots.PACKAGES.split(",")
 ONE_LINE = """\
 # deb http://commented.example/debian bookworm main
 deb [arch=amd64 signed-by=/etc/apt/own.gpg] http://lines.example/debian bookworm main contrib   # ours
@@ -66,12 +69,37 @@ def test_half_made_roots_are_not_taken(tmp_path: Path, monkeypatch: pytest.Monke
     (root / "var/lib/dpkg").mkdir(parents=True)
     (root / "usr").mkdir()
     assert not whole(root)
-    (root / "var/lib/dpkg/status").write_text("Package: a\nStatus: install ok installed\n")
+    status = root / "var/lib/dpkg/status"
+    ours = "".join(f"Package: {name}\nEssential: no\nStatus: install ok installed\n\n" for name in NAMED)
+    status.write_text(ours)
     assert whole(root)
-    (root / "var/lib/dpkg/status").write_text("Package: a\nStatus: install ok unpacked\n")
+    status.write_text(f"{ours}Package: a\nStatus: install ok unpacked\n")
+    assert not whole(root)
+    status.write_text(ours.replace("slurmdbd", "other"))            # made when fewer packages were asked for
     assert not whole(root)
     monkeypatch.setenv("HPCADMIN_SLURM_ROOTS", str(tmp_path))
     assert slurm_roots._ready("sid") is None
+
+
+def test_a_root_of_other_packages_is_made_anew_and_kept_until_then(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCADMIN_SLURM_ROOTS", str(tmp_path))
+    found = Slurm((26, 5), "26.05.5", str(tmp_path / "sid"))
+    monkeypatch.setattr(slurm_roots, "find", lambda root="": found)
+    status = tmp_path / "sid/var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    (tmp_path / "sid/usr").mkdir()
+    status.write_text("".join(f"Package: {name}\nStatus: install ok installed\n\n" for name in NAMED))
+    assert slurm_roots._ready("sid") is found
+    assert slurm_roots.marker("sid").read_text() == f"26.05.5\n{slurm_roots.PACKAGES}\n"
+    status.write_text("")                                               # a marked one is not looked through again
+    assert slurm_roots._ready("sid") is found
+    monkeypatch.setattr(slurm_roots, "PACKAGES", f"{slurm_roots.PACKAGES},other")
+    assert slurm_roots._ready("sid") is None
+    monkeypatch.setattr(slurm_roots, "apt_sources", lambda: [])
+    made = slurm_roots._make("sid")
+    assert isinstance(made, Absent)
+    assert status.exists() and slurm_roots.marker("sid").exists()
 
 
 def test_without_a_network_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

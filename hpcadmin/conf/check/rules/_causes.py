@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from hpcadmin.bus_order import bus_order
 from hpcadmin.conf.check import fleet
 from hpcadmin.conf.check.finding import LiveNode, Situation
 from hpcadmin.conf.check.fleet import Alike
@@ -22,7 +23,6 @@ from hpcadmin.conf.check.rules._hosts import (
 from hpcadmin.conf.check.rules._reasons import About, Told, explained
 from hpcadmin.conf.check.rules._running import equal
 from hpcadmin.conf.existing.parts import GresLine, NodeLine, Place
-from hpcadmin.conf.gpus import bus_order
 from hpcadmin.conf.live import indexed, reason_of
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.sockets import Layout, fits, near_cores

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from hpcadmin.bus_order import bus_order
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import Alike, gres_line
 from hpcadmin.conf.check.rules._hosts import Hosts, gone, gpu_name, odd_of, part_line, slot_of, without_file
 from hpcadmin.conf.existing.parts import GresLine, Place
-from hpcadmin.conf.gpus import bus_order, links
+from hpcadmin.conf.gpus import links
 from hpcadmin.conf.names import natural, slurm_list
 from hpcadmin.gpu_types import autodetected
 from hpcadmin.model import Node

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hpcadmin.bus_order import bus_order
 from hpcadmin.conf.check.finding import Situation
 from hpcadmin.conf.check.fleet import Alike, gres_line
 from hpcadmin.conf.check.rules._hosts import Hosts, layout_of
 from hpcadmin.conf.existing.parts import GresLine
-from hpcadmin.conf.gpus import bus_order, device_file, links
+from hpcadmin.conf.gpus import device_file, links
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.conf.sockets import Layout, near_cores
 from hpcadmin.model import Gpu, Node

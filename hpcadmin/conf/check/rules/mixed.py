@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpcadmin.bus_order import bus_order
 from hpcadmin.conf.check.finding import Finding, Rule, Severity, Situation
 from hpcadmin.conf.check.fleet import Alike, gres_line, node_line
 from hpcadmin.conf.check.force import constrains
 from hpcadmin.conf.existing.parts import GresLine
-from hpcadmin.conf.gpus import bus_order
 from hpcadmin.conf.names import slurm_list
 from hpcadmin.gpu_types import autodetected_mig
 from hpcadmin.model import Gpu, Node
