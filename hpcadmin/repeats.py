@@ -58,7 +58,8 @@ def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, 
         stages.append(Stage("round", f"{test.check} {test.subject} alone", (repeat(test, alone=True),)))
     for stage in _rounds_of(plan, wanted):
         left = [i for i in stage.tests if not gone & set(by_id[i].subject.nodes)]
-        beside = len(left) if len(left) < len(stage.tests) else 0
+        elsewhere = {by_id[i].job for i in left} != {by_id[left[0]].job} if left else False
+        beside = len(left) if len(left) < len(stage.tests) or elsewhere else 0
         stages.append(Stage("round", f"{stage.name} again", tuple(repeat(by_id[i], alone=False, beside=beside)
                                                                   for i in left)))
     known = {t.id: t for t in tests}
@@ -69,12 +70,11 @@ def again(plan: Plan, doubtful: Sequence[str], number: int, usual: Mapping[str, 
 
 
 def _rounds_of(plan: Plan, wanted: Sequence[PlannedTest]) -> list[Stage]:
-    """The rounds in which the tests ran beside others: once each, also where a job was made good by another."""
-    ids = {t.id for t in wanted}
-    job_of = {t.id: t.job for t in plan.tests}
-    rounds = [replace(s, tests=tuple(i for i in s.tests if job_of[i] == job.number))
-              for job in plan.jobs for s in job.stages if s.kind == "round"]
-    return [s for s in rounds if len(s.tests) > 1 and ids & set(s.tests)]
+    """The rounds in which the tests ran beside others: each in that of the job that measured it, whole, also where a
+    test beside it was cut off there and made good in another job."""
+    ids = {t.id: t.job for t in wanted}
+    return [s for job in plan.jobs for s in job.stages
+            if s.kind == "round" and len(s.tests) > 1 and any(ids.get(i) == job.number for i in s.tests)]
 
 
 def unsettled(repeated: Sequence[str], results: Sequence[TestResult], verdicts: Sequence[Verdict]) -> Sequence[str]:

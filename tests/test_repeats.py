@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -82,6 +83,23 @@ def test_a_round_that_another_job_made_good_is_measured_again_once() -> None:
     repeat = again(Plan("s", NODES, (), tests, jobs), ["t1"], 3, {})
     assert repeat is not None
     assert [s.name for s in repeat.job.stages] == ["pp n1 - n2 alone", "pp round 1 of 1 again"]
+
+
+def test_the_load_that_a_test_had_is_that_of_its_own_job() -> None:
+    """Its partner was cut off when this one was measured already, and made good in another job, by itself."""
+    first, second = (PlannedTest(f"t{n}", "pp", Subject(pair), (), n, 2 - n % 2, 2)
+                     for n, pair in ((2, ("n1", "n2")), (1, ("n3", "n4"))))
+    first = replace(first, pairs_at_once=1)
+    stage = Stage("round", "pp round 1 of 1", ("t2", "t1"))
+    jobs = (PlannedJob(1, "suite", NODES, (stage,)),
+            PlannedJob(2, "suite", NODES[:2], (replace(stage, tests=("t2",)),), rest_of=1))
+    plan = Plan("s", NODES, (), (first, replace(second, pairs_at_once=2)), jobs)
+    repeat = again(plan, ["t1"], 3, {})
+    assert repeat is not None
+    assert [(s.name, [(t.repeats, t.pairs_at_once) for t in repeat.tests if t.id in s.tests]) for s in repeat.job.stages] \
+        == [("pp n3 - n4 alone", [("t1", 1)]), ("pp round 1 of 1 again", [("t2", 2), ("t1", 2)])]
+    repeat = again(plan, ["t2"], 3, {})
+    assert repeat is not None and [s.name for s in repeat.job.stages] == ["pp n1 - n2 alone"]
 
 
 MANY = tuple(f"n{n:02d}" for n in range(1, 11))
