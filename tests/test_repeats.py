@@ -96,8 +96,9 @@ def test_the_load_that_a_test_had_is_that_of_its_own_job() -> None:
     plan = Plan("s", NODES, (), (first, replace(second, pairs_at_once=2)), jobs)
     repeat = again(plan, ["t1"], 3, {})
     assert repeat is not None
-    assert [(s.name, [(t.repeats, t.pairs_at_once) for t in repeat.tests if t.id in s.tests]) for s in repeat.job.stages] \
-        == [("pp n3 - n4 alone", [("t1", 1)]), ("pp round 1 of 1 again", [("t2", 2), ("t1", 2)])]
+    assert [(t.repeats, t.alone, t.pairs_at_once) for t in repeat.tests] == [
+        ("t1", True, 1), ("t2", False, 2), ("t1", False, 2)]
+    assert [len(s.tests) for s in repeat.job.stages] == [1, 2]
     repeat = again(plan, ["t2"], 3, {})
     assert repeat is not None and [s.name for s in repeat.job.stages] == ["pp n1 - n2 alone"]
 
