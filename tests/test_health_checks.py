@@ -179,6 +179,17 @@ def test_processes(machine: Machine) -> None:
     assert run(machine, "process", name="sshd", user="root")[0] == (GOOD if os.geteuid() == 0 else BAD)
 
 
+def test_a_process_that_calls_itself_otherwise(machine: Machine) -> None:
+    machine.process(10, "nginx", "nginx: master process /usr/sbin/nginx")
+    machine.process(11, "python3", "/usr/bin/python3 /usr/bin/train.py")
+    assert run(machine, "process", name="nginx:", match="command") == (GOOD, "")
+    assert run(machine, "process", name="nginx", match="command") == (GOOD, "")
+    assert run(machine, "process", name="nginx:")[0] == BAD
+    assert run(machine, "process", name="train.py")[0] == GOOD
+    assert run(machine, "process", name="train.py", match="command")[0] == BAD     # the script is no command
+    assert run(machine, "process", name="!nginx*", match="command", min=2)[0] == BAD
+
+
 def test_the_name_of_an_editor_is_no_daemon(machine: Machine) -> None:
     machine.process(10, "vim", "vim /etc/sshd")
     assert run(machine, "process", name="sshd")[0] == BAD

@@ -161,6 +161,25 @@ def test_an_nhc_conf_is_carried_over() -> None:
     assert "#     * || my_own_check 5\n" in text
 
 
+@pytest.mark.parametrize(("mask", "wanted"), [
+    ("{n[1-10]}", ["{n[01-10]}"]), ("{n[10-01],login1}", ["{n[01-10],login1}"]), ("!{n[008-12]x}", ["!{n[008-012]x}"]),
+    ("{n[1-3]}", ["{n[1-3]}"]), ("/^n/", ["/^n/"]), ("*", None), ("gpu*", ["gpu*"])])
+def test_nodes_are_those_of_nhc(mask: str, wanted: list[str] | None) -> None:
+    entry = tomllib.loads(from_nhc(f"{mask} || check_hw_eth lo\n", "nhc.conf"))["check"][0]
+    assert entry.get("nodes") == wanted
+
+
+@pytest.mark.parametrize("line", [
+    "/ || check_hw_eth lo", "* || check_hw_eth /lo/", "* || check_fs_mount_rw ''", "* || check_file_test -f ''",
+    "* || check_file_test -f '/a b'", "* || check_file_stat -U UNKNOWN /etc", "* || check_cmd_status -t 31 true",
+    "* || check_cmd_output -m '!*' true", "* || check_dmi_raw_data_match", "* || check_ps_kswapd 100 10 ignore die",
+    "* || check_ps_unauth_users ignore die", "* || check_net_socket", "* || check_net_socket -p unix -u root",
+    "* || check_net_ping ''"])
+def test_what_would_judge_otherwise_is_left_out(line: str) -> None:
+    text = from_nhc(line + "\n", "nhc.conf")
+    assert "not carried over: " in text and "[[check]]" not in text
+
+
 def test_every_check_of_nhc_is_carried_over_or_refused_with_a_reason() -> None:
     """Over the whole table of configurations: what comes out is always sound."""
     table = Path(__file__).parent / "samples" / "nhc" / "table.tsv"

@@ -62,6 +62,8 @@ def test_one_is_gone_from_the_bus(tmp_path: Path) -> None:
         machine.gpu_on_bus(place)
     said(machine, smi_xml(7))
     assert look(machine, "gpu", count=8) == (BAD, "7 GPUs of 8, 7 on the PCI bus", True)
+    assert look(machine, "gpu", min=8) == (BAD, "7 GPUs of 8, 7 on the PCI bus", True)
+    assert look(machine, "gpu", min=7) == (GOOD, "", False)
     assert look(machine, "gpu") == (GOOD, "", False)
 
 
@@ -152,6 +154,7 @@ def test_a_driver_that_hangs_is_unknown(machine: Machine, monkeypatch: pytest.Mo
 def test_a_node_without_gpus_needs_no_nvidia_smi(tmp_path: Path) -> None:
     assert look(Machine(tmp_path), "gpu") == (GOOD, "", False)
     assert look(Machine(tmp_path), "gpu", count=8)[0] == UNKNOWN
+    assert look(Machine(tmp_path), "gpu", min=1) == (BAD, "no GPU on the PCI bus, expected at least 1", False)
 
 
 def test_it_is_asked_once_for_all_checks(machine: Machine) -> None:

@@ -82,6 +82,10 @@ def test_unix_sockets(machine: Machine) -> None:
     )
     assert run(machine, "socket", protocol="unix", path="/run/munge/*") == (GOOD, "")
     assert run(machine, "socket", protocol="unix", path="/run/x")[0] == BAD
+    status, reason = run(machine, "socket", protocol="unix", path="/run/munge/*", user="root")
+    assert status == UNKNOWN and "does not tell whose a Unix socket is" in reason
+    assert run(machine, "socket", protocol="any", path="/run/munge/*") == (GOOD, "")
+    assert run(machine, "socket", protocol="any", path="/run/munge/*", user="root")[0] == BAD
 
 
 @pytest.mark.parametrize(

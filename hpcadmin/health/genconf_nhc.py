@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpcadmin.health import genconf_nhc_checks as checks
-from hpcadmin.health.node import nhc_words
+from hpcadmin.health.node import masks, nhc_words
 from hpcadmin.health.node.nhc import KNOWN
+from hpcadmin.health.node.nhc_match import is_name, range_parts
 from hpcadmin.health.node.nhc_plan import FOLLOWED, HARMLESS
 from hpcadmin.health.node.nhc_read import BLANKS, logical_lines
 from hpcadmin.health.toml_text import Table, document
@@ -36,8 +37,8 @@ class _Writer:
             yield self._left(number, line, "it has no ||: NHC skips it")
             return
         try:
-            nodes = _nodes(mask)
-            yield from self._check(number, mask, nodes, nhc_words.squeeze(check), odd)
+            nodes, notes = _nodes(mask)
+            yield from self._check(number, mask, nodes, nhc_words.squeeze(check), [*odd, *notes])
         except checks.NotCarriedOver as exc:
             yield self._left(number, f"{mask} || {check}", str(exc))
         except nhc_words.NotRun as exc:
@@ -82,14 +83,35 @@ class _Writer:
         return self._left(number, f"{mask} || {text}", why)
 
 
-def _nodes(mask: str) -> list[str]:
-    """The mask as one of ours; none for every node."""
+def _nodes(mask: str) -> tuple[list[str], tuple[str, ...]]:
+    """The mask as one of ours, none for every node; and what is different from NHC."""
     if mask == "*":
-        return []
-    bare = mask.removeprefix("!")
+        return [], ()
+    sign, bare = ("!" if mask.startswith("!") else ""), mask.removeprefix("!")
     if bare[:1] not in ("/", "{") and ("[" in bare or "(" in bare):
         raise checks.NotCarriedOver("its mask is a glob with brackets, which would be read as a range of nodes: write "
                                     "it as a regular expression")
-    if not bare or bare[0] == "@" or (bare[0] not in "/{" and set(bare) & set(",]")):
+    if bare in ("", "/") or bare[0] == "@" or (bare[0] not in "/{" and set(bare) & set(",]")):
         raise checks.NotCarriedOver("its mask is none of ours: write the nodes as {gpu[001-100]}")
-    return [checks.mask(mask)]
+    if bare[0] == "{" and bare[-1] == "}":
+        bare, strange = _ranges(bare[1:-1])
+        why = f"NHC does not understand {strange[0]!r} in its mask and passes over it from there" if strange else ""
+        return [checks.mask(sign + bare)], (why,) if why else ()
+    return [checks.mask(mask)], ()
+
+
+def _ranges(inside: str) -> tuple[str, list[str]]:
+    """Nodes as NHC counts them: n[1-10] has as many digits as the longer end, n[10-01] is n[01-10]; what is no range of
+    NHC's."""
+    written, strange = [], [part for part in inside.split(",") if part != part.strip() or not part]
+    for group in masks.split(inside):
+        parts = range_parts(group)
+        if parts is None:
+            strange += [] if is_name(group) else [group]
+            written.append(group)
+            continue
+        prefix, low, high, suffix = parts
+        width = max(len(low), len(high))
+        low, high = sorted((low, high), key=int)
+        written.append(f"{prefix}[{low.zfill(width)}-{high.zfill(width)}]{suffix}")
+    return "{" + ",".join(written) + "}", strange

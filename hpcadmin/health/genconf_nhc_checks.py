@@ -86,7 +86,7 @@ def _cpuinfo(args: Args) -> Iterator[Carried]:
     values = {"sockets": number(sockets), "cores": number(cores), "threads": number(threads)}
     if not any(values.values()):
         raise NotCarriedOver("it tests nothing")
-    yield Carried("cpu", values)
+    yield Carried("cpu", values, ("counted by /sys; NHC's /proc/cpuinfo names no sockets on ARM and POWER",))
 
 
 def _size(use: str, swap: bool) -> Callable[[Args], Iterator[Carried]]:
@@ -124,6 +124,8 @@ def _ib(args: Args) -> Iterator[Carried]:
 def _eth(args: Args) -> Iterator[Carried]:
     if not args or not args[0]:
         raise NotCarriedOver("NHC fails it always: no interface is named")
+    if args[0][0] in "/!":
+        raise NotCarriedOver(f"NHC fails it always: {args[0]} is read as a glob")
     yield Carried("link", {"name": mask(args[0]), "up": False}, ("up = true would test more than NHC does",))
 
 
@@ -137,6 +139,13 @@ def _gm(args: Args) -> Iterator[Carried]:
     raise NotCarriedOver("there is no check of Myrinet")
 
 
+def _blank(path: str) -> tuple[str, ...]:
+    return ("NHC does not see a mount whose name has a blank",) if " " in path or "040" in path else ()
+
+
+_NOTE_OPTIONS = ["NHC compares with all options as one text; here one of them that fits is enough"]
+
+
 def _mount(mode: str) -> Callable[[Args], Iterator[Carried]]:
     def make(args: Args) -> Iterator[Carried]:
         paths, sources, types, opts, notes = _mount_words(args, mode)
@@ -145,21 +154,25 @@ def _mount(mode: str) -> Callable[[Args], Iterator[Carried]]:
         if len(sources) > 1 or len(types) > 1:
             raise NotCarriedOver("several -s or -t: write one expression for them")
         for path in paths:
+            if not path:
+                raise NotCarriedOver("no path: NHC looks at its other arguments alone")
             yield Carried("mount", {"path": one_of([path]), "source": mask(sources[0]) if sources else None,
                                     "type": mask(types[0]) if types else None, "options": [mask(one) for one in opts],
-                                    "mode": mode or None}, tuple(notes))
+                                    "mode": mode or None}, (*notes, *_blank(path)))
     return make
 
 
 def _mount_words(args: Args, mode: str) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
     if (args[0] if args else "").startswith("/"):
         path, source, kind, opts = whole(args, 4)
-        return [path], [s for s in [source] if s], [k for k in [kind] if k], [o for o in [opts] if o and not mode], []
+        options = [opts] if opts and not mode else []
+        return [path], [s for s in [source] if s], [k for k in [kind] if k], options, _NOTE_OPTIONS if options else []
     given, rest = parsed("0rE:F:O:e:f:o:s:t:", args)
     pick = {key: [value for found, value in given if found == key] for key in "fFsto0reE"}
     notes = ["nothing is mounted or run (-r, -e, -E)"] if pick["r"] or pick["e"] or pick["E"] else []
     if pick["0"]:
         raise NotCarriedOver("-0: NHC never fails it")
+    notes += _NOTE_OPTIONS if pick["o"] else []
     return pick["f"] + rest + pick["F"], pick["s"], pick["t"], pick["o"], notes
 
 
@@ -178,7 +191,7 @@ def _space(low: str, high: str, percent: str, count: bool) -> Callable[[Args], I
             raise NotCarriedOver("it tests nothing")
         close = ("the limit itself is good here, and bad in NHC",) if not low else ()
         yield Carried("space", values, ("mounted = true would fail it where nothing is mounted; NHC passes over that",
-                                        *close))
+                                        *close, *_blank(path)))
     return make
 
 

@@ -10,6 +10,7 @@ from hpcadmin.health.genconf_nhc_checks import Args, Carried, NotCarriedOver, ma
 
 _TYPES = {"d": "folder", "f": "file", "h": "link", "L": "link", "b": "block", "c": "char", "p": "fifo", "S": "socket"}
 _BITS = {"k": 0o1000, "u": 0o4000, "g": 0o2000}
+MOST_WAIT_S = 30
 _CLOSE = "the limit itself is good here, and bad in NHC"
 
 
@@ -39,6 +40,8 @@ def _file_test(args: Args) -> Iterator[Carried]:
     bits = sum(_BITS[test] for test in set(tests) if test in _BITS)
     values["mode_with"] = f"{bits:04o}" if bits else None
     for path in paths:
+        if not path or set(path) & set("$`\\;|&<>'\"#*?[ "):
+            raise NotCarriedOver(f"NHC has the shell read {path!r} once more: write the path as it is")
         yield Carried("file", {"path": path, **values})
 
 
@@ -50,6 +53,8 @@ def _file_stat(args: Args) -> Iterator[Carried]:
         raise NotCarriedOver(f"there is no counterpart of -{strange[0]} (device number, age of the status)")
     if any(not one[key].isdigit() for key in "ug" if key in one):
         raise NotCarriedOver("NHC fails it always: -u and -g are numbers, -U and -G names")
+    if "UNKNOWN" in (one.get("U"), one.get("G")):
+        raise NotCarriedOver("UNKNOWN stands for owners without a name: write their numbers (-u, -g)")
     if not one or not paths:
         raise NotCarriedOver("it tests nothing")
     mode = {key: f"{number(one[key]) or 0:04o}" for key in "mM" if key in one}
@@ -57,7 +62,8 @@ def _file_stat(args: Args) -> Iterator[Carried]:
               **{name: number(one.get(key, "")) for key, name in (
                   ("u", "uid"), ("g", "gid"), ("t", "major"), ("T", "minor"), ("n", "max_age_s"), ("o", "min_age_s"))}}
     for path in paths:
-        yield Carried("file", {"path": path, **values})
+        yield Carried("file", {"path": path, **values},
+                      ("of a symbolic link NHC looks at the link itself, here at what it points to",))
 
 
 def _command(args: Args, wanted: str) -> Iterator[Carried]:
@@ -68,13 +74,20 @@ def _command(args: Args, wanted: str) -> Iterator[Carried]:
         raise NotCarriedOver("no command is named")
     if argv[0].startswith("check_"):
         raise NotCarriedOver("it runs a function of the shell")
-    matches = [mask(value) for key, value in given if key == "m"]
+    matches = [mask(value) for key, value in given if key == "m" and value != "*"]
+    if "!*" in matches:
+        raise NotCarriedOver("NHC fails it always: any output is too much, and none as well")
+    wait = one.get("t", "5")
+    if not wait.isdigit():
+        raise NotCarriedOver(f"-t {wait} is no number of seconds")
+    if int(wait) > MOST_WAIT_S:
+        raise NotCarriedOver(f"NHC fails it always: it ends itself before -t {wait}")
     status = number(one.get("r", "")) or 0
     yield Carried("command", {"argv": argv, "status": [status] if status else None,
                               "output": [value for value in matches if value[:1] != "!"],
                               "without": [value[1:] for value in matches if value[:1] == "!"],
-                              "wait_s": number(one["t"]) if one.get("t") else 5},
-                  ("a command that does not end in time is unknown here, and bad in NHC",))
+                              "wait_s": int(wait)},
+                  ("a command that is not there or does not end in time is unknown here, and bad in NHC",))
 
 
 def _dmesg(args: Args) -> Iterator[Carried]:
@@ -104,11 +117,13 @@ def _dmi(args: Args) -> Iterator[Carried]:
 def _dmi_raw(args: Args) -> Iterator[Carried]:
     if args[:1] == ["!"]:
         raise NotCarriedOver("! : write it with check_dmi_data_match")
+    if not args:
+        raise NotCarriedOver("NHC fails it always: no expression is named")
     yield Carried("dmi", {"raw": [mask(" ".join(args))]})
 
 
 def _nvidia(args: Args) -> Iterator[Carried]:
-    yield Carried("gpu", {}, ("as many as are on the PCI bus; count = 8 asks for so many",))
+    yield Carried("gpu", {"min": 1}, ("all that are on the PCI bus, at least one; count = 8 asks for so many",))
 
 
 def _daemon(args: Args) -> Iterator[Carried]:
@@ -116,7 +131,7 @@ def _daemon(args: Args) -> Iterator[Carried]:
     if not name:
         raise NotCarriedOver("NHC fails it always: no process is named")
     yield Carried("process", {"name": mask(f"*{name}{' ' + words if words else ''}*"), "match": "line",
-                              "user": one_of([owner]) if owner else None})
+                              "user": one_of([owner]) if owner else None}, _process_notes(name, words))
 
 
 def _blacklist(args: Args) -> Iterator[Carried]:
@@ -124,7 +139,8 @@ def _blacklist(args: Args) -> Iterator[Carried]:
     if not name:
         raise NotCarriedOver("it tests nothing")
     yield Carried("process", {"name": mask(f"*{name}{' ' + words if words else ''}*"), "match": "line",
-                              "user": mask(owner) if owner else None, "min": 0, "max": 0})
+                              "user": mask(owner) if owner else None, "min": 0, "max": 0},
+                  _process_notes(name, words))
 
 
 def _service(args: Args) -> Iterator[Carried]:
@@ -137,13 +153,23 @@ def _service(args: Args) -> Iterator[Carried]:
     _no_number(one)
     unwanted = bool({"s", "k"} & set(one)) or bool(one.get("E"))
     daemon = one.get("d") or " ".join(rest)
+    if daemon[:1] == "[" and daemon[-1:] == "]":
+        daemon = daemon[1:-1]                   # as ps writes threads of the kernel
     name = mask(one.get("m") or ("*" + daemon if "f" in one or "/" in daemon else daemon))
-    values: dict[str, Any] = {"name": name, "match": "line" if "f" in one else None,
+    values: dict[str, Any] = {"name": name, "match": "line" if "f" in one else "command",
                               "user": mask(one["u"]) if one.get("u") else None}
     if unwanted:
         values.update(min=0, max=0)
     acts = sorted(set(one) & set("EScekrs"))
-    yield Carried("process", values, (f"nothing is started, stopped or killed (-{acts[0]})",) if acts else ())
+    notes = _process_notes(daemon, one.get("m", "") if "f" in one else "")
+    notes += () if "f" in one else ("the kernel's name of the process will do; NHC knows the command line's first word "
+                                    "alone",)
+    yield Carried("process", values, (*notes, f"nothing is started, stopped or killed (-{acts[0]})") if acts else notes)
+
+
+def _process_notes(*words: str) -> tuple[str, ...]:
+    blanks = ("each blank counts; in NHC several are one",) if " " in " ".join(words).strip() else ()
+    return ("a process that has ended (a zombie) does not run here", *blanks)
 
 
 def _no_number(one: Mapping[str, str]) -> None:
@@ -166,7 +192,7 @@ def _usage(kind: str) -> Callable[[Args], Iterator[Carried]]:
         if name and "f" not in one and "/" in name.strip("!/"):
             raise NotCarriedOver(f"-m {name} is of a program with its folder: write the program's name")
         yield Carried("usage", {"what": what, "max": most, "name": mask(name) if name else None,
-                                "match": "line" if name and "f" in one else None,
+                                "match": ("line" if "f" in one else "command") if name else None,
                                 "users": [mask(one["u"])] if one.get("u") else None}, (_CLOSE,))
     return make
 
@@ -191,7 +217,7 @@ def _users(lineage: bool) -> Callable[[Args], Iterator[Carried]]:
         if any(key != "n" for key, _ in given):
             raise NotCarriedOver("processes let pass by command or number: name their users (-n)")
         words = " ".join(rest).split()
-        if words and "die" not in words:
+        if words and ("die" not in words or "ignore" in words):
             raise NotCarriedOver(f"NHC never fails it: it only does {' '.join(words)}")
         allowed = ["nobody", *(one_of([name]) for _, value in given for name in value.split())]
         yield Carried("users", {"allowed": allowed,
@@ -209,7 +235,12 @@ def _loadavg(args: Args) -> Iterator[Carried]:
 
 
 def _kswapd(args: Args) -> Iterator[Carried]:
-    yield Carried("kswapd", {"max_time_s": number(whole(args, 1)[0])},
+    seconds, _ratio, *actions = [*args, "", ""]
+    if any(actions) and ("die" not in actions or "ignore" in actions):
+        raise NotCarriedOver(f"NHC never fails it: it only does {' '.join(actions).strip()}")
+    if not seconds:
+        raise NotCarriedOver("NHC fails it always: no time is named")
+    yield Carried("kswapd", {"max_time_s": number(seconds)},
                   ("the ratio between NUMA nodes is not compared; max_percent tells of what goes on now",))
 
 
@@ -221,19 +252,25 @@ def _ping(args: Args) -> Iterator[Carried]:
     if not targets:
         raise NotCarriedOver("NHC fails it always: no target is named")
     for target in targets:
+        if not target:
+            raise NotCarriedOver("NHC fails it always: a target has no name")
         yield Carried("ping", {"host": target, "count": number(one.get("c", "")), "wait_s": number(one.get("W", ""))})
 
 
 def _socket(args: Args) -> Iterator[Carried]:
     given, rest = parsed("!0ad:l:n:p:r:s:t:u:e:E:", args)
     one = dict(given)
-    protocol, state = one.get("p", "tcp"), one.get("s", "")
+    protocol, state = one.get("p", "any"), one.get("s", "")
     states = {"": "any", "LISTEN": "listen", "LISTENING": "listen", "ESTABLISHED": "connected",
               "CONNECTED": "connected"}
     if "0" in one or rest:
         raise NotCarriedOver("-0: NHC never fails it" if "0" in one else "NHC fails it always: words after the options")
     if protocol not in ("tcp", "udp", "unix") or state not in states or "t" in one:
         raise NotCarriedOver("by expressions for protocol, state or type: write them out")
+    if not any(one.get(key) for key in "dlprsu"):
+        raise NotCarriedOver("NHC fails it always: it says nothing of the socket")
+    if protocol == "unix" and one.get("u"):
+        raise NotCarriedOver("the kernel does not tell whose a Unix socket is: name its process (-d) or path (-l)")
     values: dict[str, Any] = {"protocol": protocol, "state": states[state],
                               "user": mask(one["u"]) if one.get("u") else None,
                               "process": mask(one["d"]) if one.get("d") else None}

@@ -53,11 +53,11 @@ class Matcher:
     def in_range(self, name: str, ranges: str) -> bool:
         """One of a1,b[1-9],c[01-10].example: no more than one range in a name, no list in brackets."""
         for group in _split(ranges):
-            if _is_name(group):
+            if is_name(group):
                 if glob_matches(name, group):
                     return True
                 continue
-            parts = _range_parts(group)
+            parts = range_parts(group)
             if parts is None:
                 self._notice("{%s}: %r is not understood by NHC: this and what follows is ignored" % (ranges, group))
                 return False
@@ -100,7 +100,7 @@ _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 _TAIL = _WORD - {"_"} | {".", "\\"}
 
 
-def _is_name(group: str) -> bool:
+def is_name(group: str) -> bool:
     """A name with a digit: letters, digits, - and _ up to the last digit of that part, then no underscore."""
     for position in range(len(group), 1, -1):
         if group[position - 1].isdigit() and set(group[:position]) <= _WORD and set(group[position:]) <= _TAIL:
@@ -108,7 +108,7 @@ def _is_name(group: str) -> bool:
     return False
 
 
-def _range_parts(group: str) -> "Optional[tuple[str, str, str, str]]":
+def range_parts(group: str) -> "Optional[tuple[str, str, str, str]]":
     prefix, bracket, rest = group.partition("[")
     inside, closing, suffix = rest.partition("]")
     low, dash, high = inside.partition("-")

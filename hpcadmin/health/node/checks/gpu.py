@@ -32,7 +32,7 @@ def passed_on(door: "Door", place: str) -> bool:
 def run(door: "Door", p: "Params") -> "list[Finding]":
     present = on_bus(door)
     if p.count is None and not present:
-        return [good(count=0)]
+        return [good(count=0)] if not p.min else [bad("no GPU on the PCI bus, expected at least %g" % p.min)]
     smi = nvidia.read(door)
     found = [good(driver=smi.driver, on_bus=present, gpus=[
         {"address": gpu.address, "model": gpu.model, "uuid": gpu.uuid, "used_mib": gpu.number("fb_memory_usage/used"),
@@ -64,7 +64,7 @@ def _silent(gpu: nvidia.Gpu) -> "list[Finding]":
 def _counted(smi: nvidia.Smi, present: "list[str]", p: "Params") -> "list[Finding]":
     answering = {gpu.address for gpu in smi.gpus}
     silent = [name for name in present if name not in answering]
-    expected = p.count if p.count is not None else len(present)
+    expected = p.count if p.count is not None else max(len(present), p.min or 0)
     if len(smi.gpus) == expected:
         return []
     why = ""
@@ -80,6 +80,7 @@ def _counted(smi: nvidia.Smi, present: "list[str]", p: "Params") -> "list[Findin
 
 CHECK = Check("gpu", "NVIDIA GPUs: all of them there and answering", run, hardware=True, timeout_s=25, params=(
     Param("count", "number", None, "exactly so many; without it as many as are on the PCI bus"),
+    Param("min", "number", None, "at least so many, where count is not given"),
     Param("model", "mask", None, "what nvidia-smi calls them"),
     Param("min_memory_mib", "number", None, "of each"),
 ))

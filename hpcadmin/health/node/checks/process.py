@@ -11,13 +11,16 @@ if MYPY:
 
 
 def is_called(process: "Process", mask: str, match: str) -> bool:
-    """By the kernel's name (15 characters), by the program's file name where that was cut, or by the command line."""
+    """By the kernel's name (15 characters), by the program's file name where that was cut, or by the command line.
+    "command": by the kernel's name or the first word of the command line, which a program may have set itself."""
     if match == "line":
         return masks.matches(mask, process.line())
     if mask[:1] == "!":
         return not is_called(process, mask[1:], match)
     if masks.matches(mask, process.name):
         return True
+    if match == "command":
+        return masks.matches(mask, process.line().partition(" ")[0].rpartition("/")[2])
     # Cut at 15 characters, or an interpreter's: only then the command line is worth reading.
     if len(process.name) < 15 and not process.name.startswith(("python", "perl", "bash", "sh", "java", "ruby")):
         return False
@@ -43,8 +46,8 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
 
 CHECK = Check("process", "Processes that must run, and those that must not", run, params=(
     Param("name", "mask", REQUIRED, "what it is called"),
-    Param("match", "text", "name", "its name (the program's, without folder), or its command line",
-          choices=("name", "line")),
+    Param("match", "text", "name", "its name (the program's, without folder), that or the first word of its command "
+          "line (nginx:), or its command line", choices=("name", "command", "line")),
     Param("user", "mask", None, "whose"),
     Param("min", "number", 1, "at least so many; 0 with max=0 for what must not run"),
     Param("max", "number", None, "at most so many"),

@@ -1,7 +1,7 @@
 """Network and Unix sockets that must be there, or must not."""
 
 from hpcadmin.health.node import masks
-from hpcadmin.health.node.api import Check, NoAnswer, Param, bad, good
+from hpcadmin.health.node.api import BadConfig, Check, NoAnswer, Param, bad, good
 from hpcadmin.health.node.checks.process import is_called
 
 MYPY = False
@@ -25,8 +25,10 @@ class Socket:
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
     found = [one for one in read(door, p.protocol) if p.state in ("any", one.state) and fits(one, p)]
-    if p.user is not None and p.protocol != "unix":
-        found = [one for one in found if masks.matches(p.user, door.user(one.uid))]
+    if p.user is not None:
+        if p.protocol == "unix":
+            raise BadConfig("Linux does not tell whose a Unix socket is: user has no meaning")
+        found = [one for one in found if one.uid >= 0 and masks.matches(p.user, door.user(one.uid))]
     if p.process is not None:
         mine = inodes(door, p.process)
         found = [one for one in found if one.inode in mine]
@@ -48,7 +50,8 @@ def fits(one: Socket, p: "Params") -> bool:
 
 
 def described(p: "Params") -> str:
-    words = [p.protocol + " socket"] + ([{"listen": "that listens", "connected": "that is connected"}[p.state]]
+    kind = "socket" if p.protocol == "any" else p.protocol + " socket"
+    words = [kind] + ([{"listen": "that listens", "connected": "that is connected"}[p.state]]
                                         if p.state != "any" else [])
     for name in ("local", "local_port", "remote", "remote_port", "path", "user", "process"):
         value = getattr(p, name)
@@ -58,6 +61,8 @@ def described(p: "Params") -> str:
 
 
 def read(door: "Door", protocol: str) -> "list[Socket]":
+    if protocol == "any":
+        return [one for which in ("tcp", "udp", "unix") for one in read(door, which)]
     if protocol == "unix":
         return unix(door.text("/proc/net/unix"))
     return [one for name in (protocol, protocol + "6") for one in inet(door.word("/proc/net/" + name), protocol)]
@@ -135,7 +140,7 @@ def inodes(door: "Door", mask: str) -> "set[str]":
 
 
 CHECK = Check("socket", "Network and Unix sockets that must be there, or must not", run, params=(
-    Param("protocol", "text", "tcp", "which", choices=("tcp", "udp", "unix")),
+    Param("protocol", "text", "tcp", "which", choices=("tcp", "udp", "unix", "any")),
     Param("state", "text", "listen", "which", choices=("listen", "connected", "any")),
     Param("local", "mask", None, "own address"),
     Param("local_port", "number", None, "own port"),
