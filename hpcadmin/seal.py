@@ -67,16 +67,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is not as it was sealed, paths in order."""
+    """What is not as it was sealed, paths in order. other: the run that the seal is of, where the folder is called
+    otherwise."""
 
     changed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()           # "jobs/1/x is a link"
+    other: str = ""
 
     @property
     def sound(self) -> bool:
-        return not (self.changed or self.missing or self.added or self.odd)
+        return not (self.changed or self.missing or self.added or self.odd or self.other)
 
 
 def is_sealed(folder: Path) -> bool:
@@ -113,8 +115,11 @@ def read_seal(folder: Path) -> Seal:
     return parse_seal(read_whole(folder / SEAL, limit=MAX_SEAL_BYTES), where=str(folder / SEAL))
 
 
-def verify(seal: Seal, found: Found) -> Difference:
+def verify(seal: Seal, found: Found, name: str = "") -> Difference:
+    """name: of the folder, where it is to be that of the run which was sealed: a good run in the place of a bad one is
+    no damage to any file."""
     return Difference(
+        other=seal.run_id if name and name != seal.run_id else "",
         changed=tuple(sorted(p for p, digest in found.files.items() if seal.files.get(p, digest) != digest)),
         missing=tuple(sorted(p for p in seal.files if p not in found.files and p not in found.odd)),
         added=tuple(sorted(p for p in found.files if p not in seal.files)),

@@ -52,7 +52,7 @@ def export(folder: Path, target: Path, when: str) -> Seal:
         raise UsageError(f"{folder.name!r} is no name of a run: no import would take it", where=str(folder))
     if is_sealed(folder):
         seal, text = read_seal(folder), read_whole(folder / SEAL, limit=MAX_SEAL_BYTES)
-        wrong = verify(seal, look(folder))
+        wrong = verify(seal, look(folder), folder.name)
         if not wrong.sound:
             raise StoreError("is damaged, and not given away as if it were whole", where=str(folder),
                              hint=f"hpcadmin runs verify {folder.name} names the files")
@@ -103,7 +103,7 @@ def take_in(archive: Path, runs: Path) -> tuple[Path, Seal]:
         raise StoreError(f"cannot be written: {exc.strerror}", where=str(runs)) from exc
     try:
         name, files = _unpack(archive, temporary / "run")
-        seal = _checked(temporary / "run", archive, files)
+        seal = _checked(temporary / "run", archive, files, name)
         target = runs / name
         if target.exists() or target.is_symlink():
             raise UsageError(f"run {name} is there already", where=str(archive), hint=f"{target}")
@@ -199,7 +199,7 @@ def _plain_marks(folder: Path, archive: Path) -> None:
     write_atomic(folder / MARKS, records.dumps(marks, indent=1) + "\n")
 
 
-def _checked(folder: Path, archive: Path, files: set[str]) -> Seal:
+def _checked(folder: Path, archive: Path, files: set[str], name: str) -> Seal:
     try:
         seal = parse_seal(read_whole(folder / SEAL, limit=MAX_SEAL_BYTES), where=f"{archive}: {SEAL}")
     except StoreError as exc:
@@ -210,6 +210,8 @@ def _checked(folder: Path, archive: Path, files: set[str]) -> Seal:
     if beside:
         raise _refused(archive, f"holds {beside[0][:100]!r}, for which there is no hash")
     wrong = verify(seal, look(folder))
+    if seal.run_id != name:
+        raise _refused(archive, f"holds {name}, and the hashes of {seal.run_id[:100]!r}")
     for what, paths in (("changed", wrong.changed), ("missing", wrong.missing), ("added", wrong.added)):
         if paths:
             raise _refused(archive, f"does not fit its hashes: {what}: {', '.join(paths[:3])}")

@@ -65,6 +65,17 @@ def test_a_sealed_run_is_as_it_was_sealed(run: Path, capsys: pytest.CaptureFixtu
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+def test_a_good_run_in_the_place_of_a_bad_one(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "seal")
+    other = run.with_name("20261101-000000-network")
+    run.rename(other)
+    status, out, _ = call(capsys, "verify", other.name)
+    assert (status, out.split("\n")[0]) == (1, f"sealed as another run: {NAME}")
+    assert json.loads(call(capsys, "verify", other.name, "--json")[1])["sealed_as"] == NAME
+    assert call(capsys, "seal", other.name)[0] == 2
+    assert call(capsys, "export", other.name, "-o", str(tmp_path / "x"))[0] == 2
+
+
 def test_each_kind_of_damage_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "seal")
     (run / "verdicts.jsonl").write_text("")

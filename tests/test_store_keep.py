@@ -248,7 +248,8 @@ def test_hostile_names_of_runs(runs: Path, tmp_path: Path, name: str, capsys: py
     for words in (("seal",), ("verify",), ("show",), ("tag",), ("baseline",), ("list", "--last", "9"), ("export",)):
         status = cli.run(["runs", *words, *(["--", name] if words[0] != "list" else [])])
         out, err = capsys.readouterr()
-        assert status == (2 if words == ("export",) else 0), err
+        # Its files say that it is another run.
+        assert status == {"export": 2, "verify": 1}.get(words[0], 0), err
         assert not any(c in out + err for c in name if not c.isprintable() and c != "\n")
         assert "new\nline" not in out + err
 

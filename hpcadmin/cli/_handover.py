@@ -91,10 +91,11 @@ def _seal_of(path: Path) -> tuple[str, str, list[str]]:
         found = seal.read_seal(path)
     except StoreError as exc:
         return "", "", [str(exc)]
-    wrong = seal.verify(found, seal.look(path))
+    wrong = seal.verify(found, seal.look(path), path.name)
     problems = [f"{name}: {what}" for names, what in (
         (wrong.changed, "is not as it was sealed"), (wrong.missing, "was sealed and is gone"),
         (wrong.added, "was not there when the folder was sealed")) for name in names] + list(wrong.odd)
+    problems += [f"its seal is of another run: {wrong.other}"] if wrong.other else []
     signature = seal_sign.check(path, None, found)
     if signature.trust is seal_sign.Trust.BAD:
         problems.append(f"the signature of the seal is bad: {signature.reason}")

@@ -51,7 +51,7 @@ def seal_command(obj: dict[str, str | None], *, run_name: str | None, sign: bool
     problems: list[str] = []
     if is_sealed(folder):
         seal = read_seal(folder)
-        wrong = verify(seal, look(folder))
+        wrong = verify(seal, look(folder), folder.name)
         if not wrong.sound:
             raise StoreError(f"does not fit any more: {'; '.join(lines_of(wrong)[:3])}",
                              where=str(folder / "SHA256SUMS"),
@@ -102,7 +102,8 @@ def verify_command(obj: dict[str, str | None], run_name: str | None, signers: st
     except StoreError as exc:               # a damaged seal is damage, and not a mistake of the user
         return _damaged(folder, str(exc), as_json=as_json)
     found = look(folder)
-    wrong, signature = verify(seal, found), check(folder, Path(signers) if signers else None, seal)
+    wrong = verify(seal, found, folder.name)
+    signature = check(folder, Path(signers) if signers else None, seal)
     status = _status(wrong, signature, wanted=signers is not None)
     if as_json:
         _print_json({"run": folder.name, "path": str(folder), **_plain(seal, found, wrong, signature),
@@ -137,7 +138,8 @@ def _status(wrong: Difference, signature: Signature, *, wanted: bool) -> int:
 
 
 def lines_of(wrong: Difference) -> list[str]:
-    return [*(f"changed: {p}" for p in wrong.changed), *(f"missing: {p}" for p in wrong.missing),
+    other = [f"sealed as another run: {wrong.other}"] if wrong.other else []
+    return [*other, *(f"changed: {p}" for p in wrong.changed), *(f"missing: {p}" for p in wrong.missing),
             *(f"added: {p}" for p in wrong.added), *wrong.odd]
 
 
@@ -149,7 +151,7 @@ def _say(folder: Path, seal: Seal, found: Found, wrong: Difference, signature: S
         click.echo(printable(line, limit=500))
     if len(lines) > _MOST:
         click.echo(f"… and {len(lines) - _MOST} more, --json has all")
-    result = "as it was sealed" if wrong.sound else f"DAMAGED: {plural(len(lines), 'file')} not as sealed"
+    result = "as it was sealed" if wrong.sound else f"DAMAGED: {plural(len(lines), 'thing')} not as sealed"
     for problem in seal.problems[:_MOST]:
         click.echo(printable(f"was known when it was sealed: {problem}", limit=600))
     click.echo(printable(f"{folder.name}: {result} ({plural(len(seal.files), 'file')}, {seal.sealed[:60]})"))
@@ -170,7 +172,7 @@ def _plain(seal: Seal, found: Found, wrong: Difference, signature: Signature) ->
     result = "as sealed" if wrong.sound else "damaged"
     return {"result": result, "sealed": seal.sealed, "digest": seal.digest, "files": len(seal.files),
             "changed": list(wrong.changed), "missing": list(wrong.missing), "added": list(wrong.added),
-            "odd": list(wrong.odd), "not_part_of_it": list(found.made),
+            "odd": list(wrong.odd), "sealed_as": seal.run_id, "not_part_of_it": list(found.made),
             "problems": list(seal.problems), "signature": signature.trust.value,
             "signer": signature.signer, "key": signature.key, "problem": signature.reason,
             "shows_tampering": signature.trust is Trust.GOOD}
