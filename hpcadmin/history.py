@@ -3,14 +3,15 @@
 The noise of a value is the spread (median absolute deviation) of the changes of all its equals between the two runs,
 and of those between earlier runs where there are any. A change is told in two ways, each with a false discovery rate of
 half of RATE: of single values (one node at one message size), and of all sizes of a measurement together, where small
-changes that agree add up. What all nodes share is told once, of the fleet. Heavy tails are met by Student's t with as
-few degrees of freedom as the spread is worth, fewer where the outer values lie wider than normal ones.
+changes that agree add up. What all nodes share is told once, of the fleet; where the fleet fell into two parts, the
+part that changed more is told node by node. Heavy tails are met by Student's t with as few degrees of freedom as the
+spread is worth, fewer where the outer values lie wider than normal ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -18,6 +19,8 @@ from statistics import median
 from hpcadmin.history_stats import (
     MAD_WORTH,
     MEDIAN_COST,
+    MIN_CAMP,
+    camp_near_zero,
     p_two_sided,
     q_values,
     spread,
@@ -143,17 +146,37 @@ def _family(key: tuple[str, str, str], conditions: Sequence[Condition], old: Val
     now = {c: _changes(c, old[c], new[c]) for c in conditions}
     before = [{c: _changes(c, one[c], two[c]) for c in conditions if c in one and c in two}
               for one, two in pairwise(past)]
-    shared = {c: median([x.d for x in cells]) for c, cells in now.items() if len(cells) >= MIN_FLEET}
-    noise = _moderated({c: _noise(now[c], [pair[c] for pair in before if c in pair]) for c in conditions})
+    changed = _other_camp(now)
+    shared = {c: _middle(cells, changed) for c, cells in now.items() if len(cells) >= MIN_FLEET}
+    noise = _moderated({c: _noise(now[c], [pair[c] for pair in before if c in pair], changed) for c in conditions})
     known = [sigma for sigma, freedom in noise.values() if freedom]
     table: dict[Entity, list[_Cell]] = {}
-    scaled = {c: _scaled(cells, *noise[c]) for c, cells in now.items()}
+    scaled = {c: _scaled(cells, *noise[c], changed) for c, cells in now.items()}
     quiet = [_by_entity(pair, noise) for pair in before]
-    freedom = _freedom(quiet or [_without_odd(scaled.values())])
+    freedom = _freedom(quiet or [_without_odd(scaled.values(), changed)])
     for cells in scaled.values():
         for x in cells:
             table.setdefault(x.entity, []).append(replace(x, freedom=min(x.freedom, freedom)))
-    return _Family(*key, table, _whole(table, [_together(of) for of in quiet]), shared, few=not known)
+    whole = _whole(table, [_together(of) for of in quiet], changed)
+    return _Family(*key, table, whole, shared, few=not known)
+
+
+def _other_camp(now: Mapping[Condition, Sequence[_Cell]]) -> frozenset[Entity]:
+    """Where a fleet fell into two parts (the firmware of some racks), the part that changed more; else nobody."""
+    means: dict[Entity, list[float]] = {}
+    for cells in now.values():
+        for x in cells:
+            means.setdefault(x.entity, []).append(x.d)
+    by = {entity: sum(values) / len(values) for entity, values in means.items()}
+    usual = camp_near_zero(list(by.values()), MIN_CHANGE)
+    low, high = min(usual, default=0.0), max(usual, default=0.0)
+    return frozenset(entity for entity, mean in by.items() if not low <= mean <= high)
+
+
+def _middle(cells: Sequence[_Cell], changed: Collection[Entity]) -> float:
+    """What they have in common; too few that are not in the other camp say nothing of that."""
+    like = [x.d for x in cells if x.entity not in changed]
+    return median(like if len(like) >= MIN_CAMP else [x.d for x in cells])
 
 
 def _freedom(quiet: Iterable[Mapping[Entity, Sequence[_Cell]]]) -> float:
@@ -161,11 +184,13 @@ def _freedom(quiet: Iterable[Mapping[Entity, Sequence[_Cell]]]) -> float:
     return tail_freedom([x.z for of in quiet for cells in of.values() for x in cells if x.z is not None], _MOST_FREEDOM)
 
 
-def _without_odd(groups: Iterable[Sequence[_Cell]]) -> dict[Entity, list[_Cell]]:
+def _without_odd(groups: Iterable[Sequence[_Cell]], changed: Collection[Entity]) -> dict[Entity, list[_Cell]]:
     """Without the twentieth of the entities that changed most, one at least: they would pass for heavy tails."""
     found: dict[Entity, list[_Cell]] = {}
     for cells in groups:
         for x in cells:
+            if x.entity in changed:
+                continue
             found.setdefault(x.entity, []).append(x)
     sums = _together(found)
     odd = sorted(sums, key=lambda e: -max(sums[e]))[:math.ceil(len(sums) / 20)]
@@ -185,16 +210,17 @@ def _changes(condition: Condition, old: Mapping[Entity, Sample], new: Mapping[En
     return found
 
 
-def _centred(cells: Sequence[_Cell]) -> list[float]:
-    middle = median([x.d for x in cells]) if len(cells) >= MIN_FLEET else 0.0
+def _centred(cells: Sequence[_Cell], changed: Collection[Entity] = ()) -> list[float]:
+    middle = _middle(cells, changed) if len(cells) >= MIN_FLEET else 0.0
     return [x.d - middle for x in cells]
 
 
-def _noise(now: Sequence[_Cell], before: Iterable[Sequence[_Cell]]) -> tuple[float, int]:
+def _noise(now: Sequence[_Cell], before: Iterable[Sequence[_Cell]], changed: Collection[Entity]) -> tuple[float, int]:
     """The spread of changes, and of how many that is known. The changes that are to be judged count where they are of a
-    fleet: most of it is as it was."""
+    fleet: most of it is as it was, or the part that is not is known."""
     earlier = [d for cells in before for d in _centred(cells)]
-    here = _centred(now) if len(now) >= MIN_FLEET else []
+    like = [x for x in now if x.entity not in changed]
+    here = _centred(like) if len(now) >= MIN_FLEET else []
     spreads = [spread(values, 0.0) for values in (earlier, here) if len(values) >= MIN_FLEET]
     return max([MIN_NOISE, *spreads]), (len(earlier) + len(here) if spreads else 0)
 
@@ -212,12 +238,12 @@ def _moderated(noise: Mapping[Condition, tuple[float, int]]) -> dict[Condition, 
     return found
 
 
-def _scaled(cells: Sequence[_Cell], sigma: float, freedom: float) -> list[_Cell]:
+def _scaled(cells: Sequence[_Cell], sigma: float, freedom: float, changed: Collection[Entity] = ()) -> list[_Cell]:
     if not freedom:
         return list(cells)
     cost = math.sqrt(1 + MEDIAN_COST / len(cells)) if len(cells) >= MIN_FLEET else 1.0
     return [replace(x, z=d / (sigma * cost), freedom=freedom)
-            for x, d in zip(cells, _centred(cells), strict=True)]
+            for x, d in zip(cells, _centred(cells, changed), strict=True)]
 
 
 def _by_entity(pair: Mapping[Condition, Sequence[_Cell]], noise: Mapping[Condition, tuple[float, float]],
@@ -242,18 +268,19 @@ def _together(table: Mapping[Entity, Sequence[_Cell]]) -> dict[Entity, tuple[flo
 
 
 def _whole(table: Mapping[Entity, Sequence[_Cell]], earlier: Sequence[Mapping[Entity, tuple[float, float]]],
-           ) -> dict[Entity, float]:
+           changed: Collection[Entity]) -> dict[Entity, float]:
     """p of each entity, by the spread of such means over the fleet and over earlier runs: sizes of one measurement hang
     together, and how much is not known otherwise."""
     sums = _together(table)
     most = max(len(cells) for cells in table.values())
-    sides = [_one_sided({e: t[side] for e, t in sums.items()}, [t[side] for run in earlier for t in run.values()], most)
-             for side in (0, 1)]
+    sides = [_one_sided({e: t[side] for e, t in sums.items()}, [t[side] for run in earlier for t in run.values()], most,
+                        changed) for side in (0, 1)]
     return {entity: min(1.0, 2 * min(p[entity] for p in sides)) for entity in sums if all(entity in p for p in sides)}
 
 
-def _one_sided(sums: Mapping[Entity, float], before: Sequence[float], most: int) -> dict[Entity, float]:
-    here = list(sums.values())
+def _one_sided(sums: Mapping[Entity, float], before: Sequence[float], most: int, changed: Collection[Entity],
+               ) -> dict[Entity, float]:
+    here = [t for entity, t in sums.items() if entity not in changed]
     middle = median(here) if len(here) >= MIN_FLEET else median(before) if before else 0.0
     usual = median(before) if before else 0.0
     parts = [values for values in ([t - middle for t in here] if len(here) >= MIN_FLEET else [],

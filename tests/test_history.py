@@ -12,6 +12,7 @@ from hpcadmin.check import Direction, Measurement, Subject
 from hpcadmin.history import MIN_CHANGE, Change, compare
 from hpcadmin.history_stats import (
     best_step,
+    camp_near_zero,
     mann_kendall,
     p_two_sided,
     q_values,
@@ -153,6 +154,35 @@ def test_a_quarter_of_the_fleet_got_worse() -> None:
     fleet = Fleet(32, 6, seed=6)
     changes = compare(fleet.run(), fleet.run({(n, s): -0.15 for n in range(8) for s in range(6)})).changes
     assert {c.entity for c in changes} == {node(n) for n in range(8)}
+
+
+@pytest.mark.parametrize(("nodes", "changed", "by"), [(32, 16, -0.15), (32, 18, -0.12), (64, 32, 0.2), (16, 8, -0.12),
+                                                      (100, 60, -0.1), (9, 5, -0.3)])
+def test_half_of_the_fleet_changed_at_once(nodes: int, changed: int, by: float) -> None:
+    """New firmware in half of the racks: told of each of them, and not taken for what such values do anyway."""
+    wanted = {node(n) for n in range(changed)}
+    extra = 0
+    for seed in range(3):
+        fleet = Fleet(nodes, 6, seed=seed)
+        found = compare(fleet.run(), fleet.run({(n, s): by for n in range(changed) for s in range(6)})).changes
+        assert {c.entity for c in found if c.entity in wanted and c.worse is (by < 0)} == wanted
+        assert [c for c in found if c.entity is None] == []
+        extra += len(found) - changed
+    assert extra <= 1 + 0.05 * 3 * changed
+
+
+def test_two_camps() -> None:
+    far = [0.0, 0.01, -0.01, 0.005, 0.2, 0.21, 0.19, 0.205]
+    assert sorted(camp_near_zero(far, 0.02)) == [-0.01, 0.0, 0.005, 0.01]
+    assert camp_near_zero(far, 0.5) == far                                     # too little to be a change
+    assert camp_near_zero(far[1:], 0.02) == far[1:]                            # three are no camp
+    even = [0.05 * n for n in range(8)]
+    assert camp_near_zero(even, 0.02) == even
+    assert camp_near_zero([], 0.02) == []
+    rng = random.Random(5)  # noqa: S311
+    for many in (8, 12, 24):
+        drawn = [[rng.gauss(0, 1) for _ in range(many)] for _ in range(500)]
+        assert sum(len(camp_near_zero(values, 0.02)) < many for values in drawn) <= 3
 
 
 def test_equal_runs_and_exact_values() -> None:
