@@ -42,7 +42,8 @@ LAB_PACKAGES="slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins openmp
 UNIT_PACKAGES="openmpi-bin libopenmpi-dev gcc libc6-dev openssh-server openssh-client openssl util-linux pciutils hwloc-nox
  tcsh fish sudo dmidecode dash busybox-static systemd logrotate vagrant vagrant-libvirt ruby prometheus"
 LAB_TEST_PACKAGES="mariadb-server slurmdbd debootstrap chromium dash busybox-static environment-modules iperf3
- iputils-ping poppler-utils libxml2-utils"
+ iputils-ping poppler-utils libxml2-utils
+ fonts-dejavu-core fonts-wqy-zenhei"
 # tiny-initramfs first: another initramfs tool would bring udev and a newer systemd. busybox-static, as virtme-ng wants.
 RDMA_PACKAGES="tiny-initramfs linux-image-amd64 qemu-system-x86 busybox-static kmod perftest ibverbs-utils
  ibverbs-providers iproute2"
