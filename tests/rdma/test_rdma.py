@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 FILES = ("guest.sh", "suite.toml", "kin.toml", "site.toml")
 STAGES = ("device", "slurm", "perftest", "validate")
-TIMEOUT_S = 600.0         # for a machine that does much else; alone it takes a quarter of this
+TIMEOUT_S = 900.0         # for a machine that does much else; alone it takes a quarter of this
 NODES = tuple(NodeView(name, hostname=name, rdma_devices=("rxe0",)) for name in ("n1", "n2"))
 
 
