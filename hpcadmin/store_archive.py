@@ -117,14 +117,15 @@ def take_in(archive: Path, runs: Path) -> tuple[Path, Seal]:
 
 
 class _Member(tarfile.TarInfo):
-    """Headers of headers (long names, times) are read into memory whole: a large one is none."""
+    """Headers of headers (long names, times) are read into memory whole: a large one is none.
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        found = super().frombuf(buf, encoding, errors)
-        if found.size < 0 or (found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and found.size > _CHUNK):
+    _proc_member is where tarfile lets a subclass look at each header before what follows it is read; frombuf is not
+    called for it by every Python (3.11.2-6+deb12u9)."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size < 0 or (self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and self.size > _CHUNK):
             raise tarfile.ReadError("a header is too large")
-        return found
+        return super()._proc_member(tar)  # type: ignore[misc, no-any-return]
 
 
 def _tidy(runs: Path) -> None:
