@@ -164,8 +164,8 @@ def test_time_is_linear(check: str) -> None:
     import time
 
     from hpcadmin.check import Context, Output
-    start = time.monotonic()
+    start = time.process_time()
     for unit in ("1" * 99 + " ", "\x1b[", "# ", " " * 100, "# Rank  1 Group  0 Pid " + "9" * 70 + "\n", "GPU 0000:"):
         with pytest.raises(ParseError):
             checks()[check].parse([Output(unit * (2_000_000 // len(unit)))], Context())
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20

@@ -334,6 +334,6 @@ def test_many_lines_of_gres_conf_take_no_longer_than_they_are(tmp_path: Path) ->
     (tmp_path / "slurm.conf").write_text("ClusterName=c\nSlurmctldHost=h\nGresTypes=gpu\nNodeName=n[1-4] CPUs=4\n"
                                          "PartitionName=p Nodes=ALL\n")
     (tmp_path / "gres.conf").write_text("".join(f"Name=gpu File=/dev/nvidia{n}\n" for n in range(20_000)))
-    begun = time.monotonic()
+    begun = time.process_time()
     assert run(["conf", "check", str(tmp_path)]) == 1
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20

@@ -211,9 +211,9 @@ def test_ten_thousand_nodes_are_looked_at_by_line() -> None:
     lines = "".join(f"NodeName=n[{250 * i:05d}-{250 * i + 249:05d}] Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 "
                     "RealMemory=2043214 Gres=gpu:h100:8 Features=h100,ib400\n" for i in range(40))
     gres = GRES.replace("node[01-08]", "n[00000-09999]")
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert found(HEAD + lines, Inventory(nodes), gres) == []
-    assert time.perf_counter() - begin < 6.0
+    assert time.process_time() - begin < 6.0
 
 
 def test_an_unknown_node_is_no_fault() -> None:

@@ -205,13 +205,13 @@ def test_a_ping_that_tells_nothing(text: str) -> None:
 def test_hostile_lines_take_no_time() -> None:
     """Nothing is tried in two ways: each of these took minutes, or would, with one quantifier inside of another."""
     import time
-    start = time.monotonic()
+    start = time.process_time()
     for line in ("5 packets transmitted, 5 received" + ", +1 errors" * 30, "PING " + "a" * 200 + "(" + "b" * 200,
                  "[  5] " + "1-" * 90 + " sec", "[  5]" + " " * 150 + "sec /sec", '{"event":"start","data":{}}',
                  "rtt min/avg/max = " + "1/" * 90):
         read(f"Connecting to host h, port 5\n{line}\n" * 1000)
         ping.read(f"PING n1 (192.0.2.1) 56(84) bytes of data.\n{line}\n" * 1000)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 # --- a run ------------------------------------------------------------------------------------------------------

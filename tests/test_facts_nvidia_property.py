@@ -222,7 +222,7 @@ SLOW = {
 def test_time_is_linear(name: str) -> None:
     document = Document("text", "xml" if name in ("xml", "deep") else "text", tuple(SLOW[name].split("\n")))
     for module in READERS:
-        begun = time.perf_counter()
+        begun = time.process_time()
         with contextlib.suppress(ParseError):
             module.read(document)
-        assert time.perf_counter() - begun < 3, module.__name__
+        assert time.process_time() - begun < 3, module.__name__

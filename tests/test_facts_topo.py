@@ -453,10 +453,10 @@ def test_remarks_behind_a_row() -> None:
     "GPU0 GPU1 CPU Affinity " * 3000 + "GPU0 X GPU1 X", "\\tGPU0\\tX" * 8000, "\\nGPU0 X" + "'" * 50_000,
 ])
 def test_long_lines_take_no_longer(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with contextlib.suppress(ParseError):
         read(Document("x", lines=tuple(text.split("\n"))))
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_matrix_of_peer_access_is_another_question() -> None:

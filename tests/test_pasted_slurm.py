@@ -248,6 +248,6 @@ def test_lines_stay_where_they_are() -> None:
                                   "error: " + "x " * 100_000, "- " * 100_000 + "=", "\\n" * 100_000 + "=",
                                   "[" * 200_000 + "m", "NodeName=n1 " + "CPUs=4 " * 50_000 + "Co"])
 def test_long_lines_take_no_longer_than_they_are(line: str, tmp_path: Path) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     judged(f"{line}\nNodeName=n1 CPUs=4\n{line}\n", tmp_path)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
