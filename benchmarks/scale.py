@@ -30,6 +30,7 @@ from hpcadmin.run_progress import Progress  # noqa: E402
 from hpcadmin.run_submit import Desk  # noqa: E402
 from hpcadmin.rundata import PlannedJob, PlannedTest, read_run  # noqa: E402
 from hpcadmin.site import load_site  # noqa: E402
+from hpcadmin.slurm.states import Job  # noqa: E402
 
 CHECK = '''
 from hpcadmin.check import *
@@ -77,6 +78,10 @@ class Cluster(FakeSlurm):
     def jobs(self, ids):
         self.asked += 1
         return super().jobs(ids)
+
+    def find(self, comment: str) -> tuple[Job, ...]:
+        self.asked += 1
+        return super().find(comment)
 
     def submit(self, script: Path, *, comment: str) -> int:
         number = super().submit(script, comment=comment)

@@ -469,9 +469,10 @@ def cancel_given_up(runs: Sequence[JobRun], client: Client, progress: Progress) 
         run.doomed = False
 
 
-def find_and_cancel(client: Client, comment: str, known: Sequence[int]) -> list[int]:
-    """Cancel a run's jobs: those that are known and those that Slurm knows by the comment. Returns their ids."""
+def find_and_cancel(client: Client, comment: str, known: Sequence[int], *, waiting: bool = False) -> list[int]:
+    """Cancel a run's jobs: those that are known and those that Slurm knows by the comment. Returns their ids. waiting:
+    of the latter only those that wait."""
     ids = dict.fromkeys(known)
-    ids.update((job.id, None) for job in client.find(comment) if not job.over)
+    ids.update((job.id, None) for job in client.find(comment) if not job.over and (not waiting or job.base in _AGAIN))
     client.cancel(list(ids))
     return list(ids)

@@ -117,8 +117,7 @@ class Ledger:
         if state == "complete":
             for test in self._tests.values():       # none is dropped silently
                 self.results.setdefault(test.id, TestResult(test, error="nothing of it was taken"))
-            if self.desk.resumed or self.desk.unsure:
-                self._sweep()
+            self._sweep()
         verdicts = self._verdicts()
         write_lines(self.folder.path, "verdicts.jsonl", verdicts)
         findings = explain(verdicts, self.plan)
@@ -134,11 +133,14 @@ class Ledger:
         return Outcome(self.folder.path, final, tuple(verdicts))
 
     def _sweep(self) -> None:
-        """No job of ours may be left: one may have been submitted twice when its submitter was killed."""
+        """No job of ours may be left: one may have been submitted twice when its submitter was killed. And an admin may
+        have requeued one in the moment in which its script ended: it waits again. One that runs is only ending."""
+        unsure = self.desk.resumed or self.desk.unsure
         try:
-            find_and_cancel(self.desk.client, self.desk.comment, ())
+            find_and_cancel(self.desk.client, self.desk.comment, (), waiting=not unsure)
         except HpcadminError as exc:
-            self.progress.failure(f"Slurm does not say whether jobs of this run are left: {exc}")
+            if unsure:
+                self.progress.failure(f"Slurm does not say whether jobs of this run are left: {exc}")
 
     def _verdicts(self) -> list[Verdict]:
         planned: Sequence[Verdict] = self.plan.verdicts if self.plan else ()

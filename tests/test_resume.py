@@ -243,6 +243,36 @@ def test_a_run_that_nothing_happens_to(tmp_path: Path) -> None:
     assert "again" in [j.kind for j in found.plan.jobs]
 
 
+@pytest.mark.parametrize(("state", "left"), [("PENDING", "CANCELLED"), ("REQUEUE_HOLD", "CANCELLED"),
+                                             ("RUNNING", "RUNNING"), ("COMPLETING", "COMPLETING")])
+def test_a_job_that_waits_again_when_its_script_has_ended_is_cancelled(tmp_path: Path, state: str, left: str) -> None:
+    """An admin has requeued it; what still runs is only ending. Slurm is asked once, and need not answer."""
+    world, asked = World(tmp_path), []
+
+    def requeued(what: str) -> None:
+        if what == "find":
+            asked.append(what)
+            world.slurm.list[0].state = state
+    world.slurm.at = requeued
+    outcome = world.first()
+    assert (asked, world.slurm.list[0].state) == (["find"], left)
+    world.slurm.list[0].state = "COMPLETED"
+    sound(world, outcome)
+
+
+def test_a_controller_that_does_not_answer_at_the_end_is_nothing_to_tell(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, told = World(tmp_path), []
+    monkeypatch.setattr(Progress, "failure", lambda self, text: told.append(text))
+
+    def silent(what: str) -> None:
+        if what == "find":
+            raise SlurmError("the Slurm controller does not answer", where="squeue")
+    world.slurm.at = silent
+    sound(world, world.first())
+    assert told == []
+
+
 # Each third point, and other ones in each test; HPCADMIN_MANY=1: every point in every test.
 EVERY = 1 if os.environ.get("HPCADMIN_MANY") else 3
 
@@ -580,7 +610,7 @@ def test_in_the_background(tmp_path: Path) -> None:
     world = World(tmp_path)
     path = world.first().folder
     run.detach(path, None, allow_root=True)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while "judged again" not in (path / "validate.log").read_text():
         assert time.monotonic() < end
         time.sleep(0.02)
