@@ -6,6 +6,7 @@ HPCADMIN_LOOPBACK_SLURM=trixie (or sid) has tests that say nothing else run on t
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -25,6 +26,8 @@ import slurm_roots
 from hpcadmin.proof.parts import Slurm
 
 TOOLS = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
+# What Slurm's commands say of a slurmctld that does not answer: it may be starved, or just being started.
+SILENT = re.compile(r"timed out|Unable to contact slurm controller|Connection refused")
 CONF = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -50,8 +53,8 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
-MessageTimeout=5
-SlurmdTimeout=10
+MessageTimeout=10
+SlurmdTimeout=60
 NodeName=n[01-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{end}] CPUs=4 RealMemory=1000
 PartitionName=val Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=off Nodes=ALL State=DOWN
@@ -88,7 +91,7 @@ class Loopback:
         if process is not None:
             for pid in [*self.of_node(name), *children(process.pid), process.pid]:
                 end_process(pid)
-            process.wait(20)
+            process.wait(60)
             while left := self.of_node(name):           # what was just being started
                 for pid in left:
                     end_process(pid)
@@ -112,18 +115,24 @@ class Loopback:
     def start_node(self, node: str) -> None:
         self.start(node, "slurmd", "-D", "-N", node)
 
-    def slurm(self, *argv: str) -> str:
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout
+    def slurm(self, *argv: str, patience_s: float = 60.0) -> str:
+        """What it prints. Asked again for so long while slurmctld does not come to answering; sbatch never is."""
+        end = time.monotonic() + patience_s
+        while True:
+            done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=120, check=False)
+            silent = done.returncode and SILENT.search(done.stderr) and argv[0] != "sbatch"
+            if not silent or time.monotonic() > end:
+                return done.stdout
+            time.sleep(0.2)
 
-    def wait_idle(self, count: int, seconds: float = 40) -> None:
+    def wait_idle(self, count: int, seconds: float = 120) -> None:
         end = time.monotonic() + seconds
         while self.slurm("sinfo", "-h", "-p", "val", "-t", "idle", "-o", "%D").strip() != str(count):
             if time.monotonic() > end:
                 raise AssertionError(self.slurm("sinfo") + (self.dir / "slurmctld.log").read_text()[-2000:])
             time.sleep(0.2)
 
-    def hpcadmin(self, *argv: str, timeout: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
+    def hpcadmin(self, *argv: str, timeout: float = 240, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-m", "hpcadmin", *argv], env={**self.env, **env}, capture_output=True,
                               text=True, timeout=timeout, check=False)
 
@@ -136,7 +145,15 @@ class Loopback:
         return tuple(int(part) for part in words[-1].split(".")[:2])
 
     def queue(self) -> list[str]:
+        """Also jobs that slurmctld is still ending: those of a run that is over may be RUNNING or COMPLETING yet."""
         return self.slurm("squeue", "-h", "-o", "%i %T").splitlines()
+
+    def jobs(self) -> set[str]:
+        """All that slurmctld knows of, those that are over too."""
+        return set(self.slurm("squeue", "-h", "-a", "-t", "all", "-o", "%i").split())
+
+    def wait_empty(self) -> None:
+        wait_until(lambda: not self.queue())
 
 
 def end_process(pid: int) -> None:
@@ -216,7 +233,7 @@ def loopback(folder: Path, count: int = 4, *, slurm: Slurm | None = None, settin
             cluster.wait_idle(count)
             yield cluster
         finally:
-            cluster.slurm("scancel", "--user=root", "--full")
+            cluster.slurm("scancel", "--user=root", "--full", patience_s=0.0)
             for name in [*nodes, *reversed([n for n in cluster.processes if n not in nodes])]:
                 cluster.kill(name)
 
@@ -242,7 +259,7 @@ def write_conf(cluster: Loopback, settings: Mapping[str, str]) -> None:
         (cluster.dir / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Until it holds; an AssertionError when it does not in so many seconds."""
     end = time.monotonic() + seconds
     while not condition():

@@ -17,6 +17,8 @@ from loopback import Loopback
 from hpcadmin.check import Status
 from hpcadmin.rundata import Run, read_run
 
+# What a step does not get past as long as its node is closed; it says that it has come there.
+GATE = ': >"DIR/reached/$SLURMD_NODENAME"; while [ -e "DIR/closed/$SLURMD_NODENAME" ]; do sleep 0.1; done'
 CHECKS = {
     "says": '''
 def steps(c):
@@ -27,13 +29,13 @@ CHECK = Check("says", "Says its name", Scope.NODE, steps, parse, seconds=1.0)
 ''',
     "pairs": '''
 def steps(c):
-    return (Step(("sh", "-c", 'sleep 2; echo "$SLURM_PROCID $SLURMD_NODENAME"'), Role.RANKS, timeout_s=30.0),)
+    return (Step(("sh", "-c", GATE + '; echo "$SLURM_PROCID $SLURMD_NODENAME"'), Role.RANKS, timeout_s=330.0),)
 def parse(o, c):
     found = dict(line.split() for line in o[0].text.splitlines() if line[:1].isdigit())
     if sorted(found.values()) != sorted(n.name for n in c.nodes):
         raise ParseError(f"answered: {o[0].text}")
     return [Measurement("ranks", len(found), expected=2, subject=Subject(tuple(n.name for n in c.nodes)))]
-CHECK = Check("pairs", "Two ranks answer", Scope.PAIR, steps, parse, seconds=2.0)
+CHECK = Check("pairs", "Two ranks answer", Scope.PAIR, steps, parse, seconds=1.0)
 ''',
     "slow": '''
 def steps(c):
@@ -43,20 +45,21 @@ def parse(o, c):
 CHECK = Check("slow", "Takes long", Scope.NODE, steps, parse)
 ''',
 }
-CHECKS["nap"] = CHECKS["slow"].replace("sleep 300", "sleep 5").replace('"slow"', '"nap"')
-CHECKS["long"] = CHECKS["slow"].replace("sleep 300", "sleep 10").replace('"slow"', '"long"')
+CHECKS["held"] = CHECKS["slow"].replace('"sleep 300"', "GATE").replace('"slow"', '"held"')
 CHECKS["hello"] = CHECKS["says"].replace("sleep 1; ", "").replace('"says"', '"hello"')
-CHECKS["meet"] = CHECKS["pairs"].replace("sleep 2; ", "").replace('"pairs"', '"meet"')
+CHECKS["meet"] = CHECKS["pairs"].replace("GATE + '; ", "'").replace('"pairs"', '"meet"')
 SUITES = {"two": ("says", "pairs"), "quick": ("hello", "meet"),
-          **{name: (name,) for name in ("says", "slow", "nap", "long")}}
+          **{name: (name,) for name in ("says", "slow", "held")}}
 
 
 def furnish(cluster: Loopback) -> None:
     """Checks, suites, a site's file and an inventory for this cluster."""
     checks = cluster.dir / "checks"
-    checks.mkdir()
+    for folder in (checks, cluster.dir / "closed", cluster.dir / "reached"):
+        folder.mkdir()
+    gate = GATE.replace("DIR", str(cluster.dir))
     for name, text in CHECKS.items():
-        (checks / f"{name}.py").write_text("from hpcadmin.check import *\n" + text)
+        (checks / f"{name}.py").write_text(f"from hpcadmin.check import *\nGATE = {gate!r}\n{text}")
     for name, entries in SUITES.items():
         (cluster.dir / f"{name}.toml").write_text("".join(f'[[entry]]\ncheck = "{e}"\n' for e in entries))
     (cluster.dir / "site.toml").write_text(f'[run]\nchecks_dir = "{checks}"\n[slurm]\nmpi = "none"\n')
@@ -64,7 +67,19 @@ def furnish(cluster: Loopback) -> None:
         "schema": 1, "nodes": [{"name": n} for n in cluster.nodes]}))
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0, what: Callable[[], object] = lambda: "") -> None:
+def close(cluster: Loopback, *nodes: str) -> None:
+    """No step gets past its gate there."""
+    for node in nodes:
+        (cluster.dir / "closed" / node).touch()
+        (cluster.dir / "reached" / node).unlink(missing_ok=True)
+
+
+def reopen(cluster: Loopback, *nodes: str) -> None:
+    for node in nodes:
+        (cluster.dir / "closed" / node).unlink()
+
+
+def until(condition: Callable[[], object], seconds: float = 120.0, what: Callable[[], object] = lambda: "") -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, what()
@@ -135,6 +150,16 @@ class Going:
             return [step for step in asked if step.rpartition(".")[2].isdigit()]
         until(lambda: bool(steps()), what=lambda: (self.name, self.state(), steps()))
 
+    def until_reached(self, *nodes: str) -> None:
+        """Steps of it have come to their gates there."""
+        reached = self.cluster.dir / "reached"
+        until(lambda: all((reached / node).exists() for node in nodes) or self.process.poll() is not None)
+        assert self.process.poll() is None, self.end().err
+
+    def until_runs_no_more(self) -> None:
+        """The job is over, or waits again."""
+        until(lambda: not self.state().startswith(("RUNNING", "COMPLETING")), what=self.state)
+
     def until_logs(self, count: int) -> None:
         """So many nodes have left their own tests' outputs."""
         self.job()
@@ -146,7 +171,7 @@ class Going:
         lines = self.cluster.slurm("squeue", "-h", "-a", "-o", "%i %T %k").splitlines()
         return [line for line in lines if f"hpcadmin:{self.folder().name}:" in line]
 
-    def end(self, timeout: float = 150.0) -> Done:
+    def end(self, timeout: float = 240.0) -> Done:
         out, err = self.process.communicate(timeout=timeout)
         found = sorted(self.place.glob("2*"))
         run = read_run(found[0]) if found and (found[0] / "verdicts.jsonl").exists() else None
@@ -171,7 +196,7 @@ def accounted(done: Done, going: Going) -> Run:
     passed = {(v.check, v.subject.nodes) for v in run.verdicts if v.status is Status.PASS}
     assert {t.id for t in run.plan.tests if (t.check, t.subject.nodes) in passed} == set(measured)
     assert set(measured.values()) <= {1}
-    until(lambda: not [j for j in going.ours() if "COMPLETING" not in j], 20, going.ours)
+    until(lambda: not [j for j in going.ours() if "COMPLETING" not in j], 60, going.ours)
     return run
 
 

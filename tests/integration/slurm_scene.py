@@ -97,7 +97,7 @@ def play(cluster: Loopback) -> dict[str, int]:
         return [f"{name}: {told[number]}" for name, number in jobs.items() if not _settled(name, told[number])] + busy
 
     try:
-        wait_until(lambda: not unsettled(), 30)
+        wait_until(lambda: not unsettled())
     except AssertionError as exc:
         raise AssertionError("\n".join(unsettled())) from exc
     return jobs

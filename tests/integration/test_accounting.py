@@ -89,7 +89,7 @@ def begin(version: Accounted) -> tuple[dict[str, int], subprocess.Popen[str]]:
     frozen.send_signal(signal.SIGSTOP)
     for process in killed:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     return {node: version.job_of(node) for node in ("n01", "n02", "n03")}, frozen
 
 
@@ -103,7 +103,7 @@ def go_on(version: Accounted, frozen: subprocess.Popen[str]) -> list[subprocess.
 
 def ended(version: Accounted, processes: list[subprocess.Popen[str]], reason: str) -> None:
     """No result is lost or counted twice; what nobody measured is an error with its reason, or was planned again."""
-    said = [process.communicate(timeout=200)[1] for process in processes]
+    said = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [3, 0, 0], said
     assert "Traceback" not in "".join(said)
     run = version.run_of("n03")

@@ -80,7 +80,7 @@ def told(server: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             begun = int(time.time())
             cluster = stack.enter_context(loopback(
                 folder, 5, slurm=found, before=accounting.start,
-                settings={**accounting.settings(folder), "SlurmdTimeout": "5", "SlurmctldTimeout": "5"}))
+                settings={**accounting.settings(folder), "SlurmdTimeout": "12", "SlurmctldTimeout": "12"}))
             (folder / "site.toml").write_text(SITE)
             started[name] = Told(cluster, begun)
         with ThreadPoolExecutor() as pool:
@@ -138,7 +138,7 @@ def stop(cluster: Loopback, name: str) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(20)
+        process.wait(60)
     cluster.kill(name)
 
 

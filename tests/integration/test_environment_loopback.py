@@ -10,14 +10,14 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
 from select import select
+from time import monotonic
 
 import pytest
-from loopback import Loopback, loopback
+from loopback import Loopback, loopback, wait_until
 
 from hpcadmin.check import Status
 from hpcadmin.frames import scan
@@ -58,11 +58,12 @@ def steps(c):
     return (Step(("sh", "-c", "echo up; sleep 12345 & wait"), Role.RANKS, timeout_s=1.0),)
 CHECK = Check("hangs", "hangs", Scope.GROUP, steps, lambda o, c: [])
 '''
-# Its rounds end when somebody says so.
+# Its rounds say that they have begun, and end when somebody says so.
 WAITS = '''
 from hpcadmin.check import *
 def steps(c):
-    return (Step(("sh", "-c", "until [ -e {here}/go ]; do sleep 0.1; done; printf '1\\\\033[2J'"), Role.RANKS),)
+    go_on = "; until [ -e {here}/go ]; do sleep 0.1; done; printf '1\\\\033[2J'"
+    return (Step(("sh", "-c", ": >{here}/begun" + go_on), Role.RANKS),)
 def parse(o, c):
     raise ParseError(o[0].text)
 CHECK = Check("waits", "waits", Scope.PAIR, steps, parse)
@@ -166,10 +167,7 @@ def by_hand(cluster: Loopback, run: Run) -> None:
     job = run.path / "jobs/1"
     before = {p.name: p.read_bytes() for p in job.iterdir() if p.name.endswith(".log")}
     number = cluster.slurm("sbatch", "--parsable", str(job / "script")).strip()
-    end = time.monotonic() + 60
-    while not (job / f"by-hand-{number}/done").exists():
-        assert time.monotonic() < end, (job / "slurm.out").read_text()
-        time.sleep(0.1)
+    wait_until((job / f"by-hand-{number}/done").exists)
     again = {p.name: p.read_bytes() for p in (job / f"by-hand-{number}").iterdir() if p.name.endswith(".log")}
     assert {p.name: p.read_bytes() for p in job.iterdir() if p.name.endswith(".log")} == before
     assert outputs(before) == outputs(again) and len(outputs(again)) == 4       # three nodes, and the ranks
@@ -198,9 +196,9 @@ def test_each_flavour_starts_the_ranks_where_they_belong(cluster: Loopback, mpi:
         assert by_check.pop("mpi_pingpong") <= {Status.PASS, Status.UNJUDGED}, done.stdout     # measured; no limit
     if hangs:
         assert by_check.pop("hangs") == {Status.ERROR}
-        assert not [pid for pid in running("sleep\x0012345\x00") if str(cluster.dir) in pid[1]]
+        wait_until(lambda: not [pid for pid in running("sleep\x0012345\x00") if str(cluster.dir) in pid[1]])
     assert not by_check
-    assert not cluster.queue() or all("COMPLETING" in line for line in cluster.queue())
+    cluster.wait_empty()
 
 
 def running(words: str) -> list[tuple[int, str]]:
@@ -227,9 +225,9 @@ class Terminal:
         os.close(there)
 
     def until(self, words: str, seconds: float = 90) -> None:
-        end = time.monotonic() + seconds
+        end = monotonic() + seconds
         while words not in self.text:
-            assert time.monotonic() < end and self.read(), self.text
+            assert monotonic() < end and self.read(), self.text
 
     def read(self) -> bool:
         if not select([self.fd], [], [], 1.0)[0]:
@@ -252,11 +250,11 @@ class Terminal:
 def test_ctrl_c_on_a_terminal_says_what_it_does(cluster: Loopback, term: str, times: int) -> None:
     argv = [sys.executable, "-m", "hpcadmin", "--site", str(cluster.dir / "site.toml"), "validate", "--allow-root",
             "--inventory", str(cluster.dir / "inventory.json"), "--suite", str(cluster.dir / "waits.toml")]
-    (cluster.dir / "go").unlink(missing_ok=True)
+    for name in ("go", "begun"):
+        (cluster.dir / name).unlink(missing_ok=True)
     terminal = Terminal(cluster, argv, term)
     terminal.until("suite, 3 nodes")
-    while not any("RUNNING" in line for line in cluster.queue()):
-        time.sleep(0.1)
+    wait_until((cluster.dir / "begun").exists)
     for _ in range(times):
         terminal.process.send_signal(signal.SIGINT)
         terminal.until("stopping after this round; once more cancels what runs now")
@@ -268,16 +266,17 @@ def test_ctrl_c_on_a_terminal_says_what_it_does(cluster: Loopback, term: str, ti
     assert f"hpcadmin validate --resume {last(cluster).path.name} goes on with it" in terminal.text
     assert "\x1b[2J" not in terminal.text and (term == "xterm" or "\x1b" not in terminal.text)
     assert {v.status for v in last(cluster).verdicts} == {Status.NOT_RUN} | ({Status.ERROR} if times == 1 else set())
-    assert all("COMPLETING" in line for line in cluster.queue())
+    assert all("COMPLETING" in line for line in cluster.queue())        # cancelled: no other job is in this queue
 
 
 def test_what_slurm_refuses_is_told_in_its_words(cluster: Loopback) -> None:
+    before = cluster.jobs()
     for option, words in (("--reservation=none", "Requested reservation is invalid"),
                           ("--partition=nowhere", "nowhere")):
         done = validate(cluster, "around.toml", option)
         assert done.returncode in (2, 4) and words in done.stderr, done.stderr
         assert done.stderr.splitlines()[-1].startswith("hpcadmin: ")
-    assert not cluster.queue()
+    assert cluster.jobs() <= before
 
 
 @pytest.mark.parametrize(("text", "line", "words"), [

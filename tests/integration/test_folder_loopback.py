@@ -90,10 +90,7 @@ def test_a_step_brings_the_outputs_of_a_node(version: Loopback) -> None:
     run = last(version.dir / "admin/runs")
     assert passed(run) == {("says", Status.PASS): 1}
     token = (run.path / "jobs/1/mark").read_text().strip()
-    end = time.monotonic() + 30
-    while version.queue():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    version.wait_empty()
     assert not Path(f"/tmp/hpcadmin-{token}").exists()
 
 
@@ -119,7 +116,7 @@ def test_a_step_brings_what_two_nodes_have_and_hears_words(
     number = int(version.slurm("sbatch", "--parsable", str(script)).strip())
     said: list[str] = []
     carrier = Carrier(job, str(place), tuple(version.nodes), 2, said.append)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not all((Path(f"{place}.{n}") / "stop").exists() for n in version.nodes):
         assert time.monotonic() < end, carrier.problem()
         if not carrier.attached and "RUNNING" in version.slurm("squeue", "-h", "-j", str(number), "-o", "%T"):
@@ -136,9 +133,7 @@ def test_a_step_brings_what_two_nodes_have_and_hears_words(
         carrier.pump()
         time.sleep(0.05)
     carrier.close()
-    while version.queue():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    version.wait_empty()
     assert {n: (job / f"{n}.log").read_bytes() for n in version.nodes} == bodies and said == []
 
 
@@ -176,7 +171,7 @@ def test_outputs_that_do_not_fit_are_errors_or_end_the_run(cluster: Loopback) ->
             (line,) = lines(done.stderr)
             assert "cannot be written: No space left on device" in line
         assert done.returncode in (2, 3), done.stderr
-    assert not cluster.queue()
+        cluster.wait_empty()
 
 
 def test_a_disk_that_is_full_before_it_begins(cluster: Loopback) -> None:
@@ -188,12 +183,13 @@ def test_a_disk_that_is_full_before_it_begins(cluster: Loopback) -> None:
 
 
 def test_no_room_for_more_files(cluster: Loopback) -> None:
+    before = cluster.jobs()
     with small(cluster, "nr_inodes=8") as place:
         done = cluster.hpcadmin(*args(cluster, "says", "--run-dir", str(place)))
     assert done.returncode == 2 and done.stdout == ""
     (line,) = lines(done.stderr)
     assert line.endswith("No space left on device") or "No space left on device (" in line
-    assert not cluster.queue()
+    assert cluster.jobs() <= before
 
 
 def test_a_read_only_file_system(cluster: Loopback) -> None:

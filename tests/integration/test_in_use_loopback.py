@@ -48,16 +48,23 @@ class Watch:
         thread = threading.Thread(target=lambda: ended.append(self.going.end()))
         thread.start()
         while thread.is_alive():
-            lines = [line.split("|") for line in self.cluster.slurm("squeue", "-h", "-o", "%T|%N|%y|%k").splitlines()]
-            ours = [line for line in lines if line[3].startswith("hpcadmin:")]
-            used = Counter(n for state, nodes, *_ in ours if state == "RUNNING" and nodes for n in expand(nodes))
-            self.most = max(self.most, sum(state != "COMPLETING" for state, *_ in ours))
-            self.nodes |= set(used)
-            self.together |= {n for n, count in used.items() if count > 1}
-            self.nice |= {nice for _, _, nice, _ in ours}
+            self.look()
             time.sleep(0.25)
         thread.join()
+        self.look()
         return ended[0]
+
+    def look(self) -> set[str]:
+        """Also at jobs that are over: one may have come and gone since the last look."""
+        asked = self.cluster.slurm("squeue", "-h", "-a", "-t", "all", "-o", "%T|%N|%y|%k").splitlines()
+        ours = [line for line in (text.split("|") for text in asked)
+                if line[3].startswith(f"hpcadmin:{self.going.folder().name}:")]
+        self.nodes |= {n for state, nodes, *_ in ours if state != "PENDING" and nodes for n in expand(nodes)}
+        used = Counter(n for state, nodes, *_ in ours if state == "RUNNING" and nodes for n in expand(nodes))
+        self.together |= {n for n, count in used.items() if count > 1}
+        self.most = max(self.most, sum(state in ("PENDING", "RUNNING") for state, *_ in ours))
+        self.nice |= {nice for _, _, nice, _ in ours}
+        return self.nodes
 
 
 def rpcs(cluster: Loopback) -> Counter[str]:
@@ -67,12 +74,32 @@ def rpcs(cluster: Loopback) -> Counter[str]:
     return Counter({name: int(n) for name, n in found})
 
 
+def between_questions(cluster: Loopback) -> Counter[str]:
+    """The same, at a moment when nobody is just asking: a question is two messages."""
+    found = rpcs(cluster)
+    while True:
+        time.sleep(0.7)
+        last, found = found, rpcs(cluster)
+        if (questions(found), found[PARTS]) == (questions(last), last[PARTS]):
+            return found
+
+
+PARTS = "REQUEST_PARTITION_INFO"
+
+
+def questions(asked: Counter[str]) -> int:
+    return asked["REQUEST_JOB_INFO_SINGLE"] + asked["REQUEST_NODE_INFO"]
+
+
 def test_nodes_that_become_free_one_by_one(cluster: Loopback) -> None:
-    """7 of 8 nodes are asked for, 4 of them are busy for different times; the eighth is idle and never touched."""
-    for number, node in enumerate(("n02", "n04", "n05", "n07"), 1):
-        fill(cluster, node, 2 * number + 2)
-    going = Going(cluster, "one-by-one", "quick", "n[01-07]", "--max-jobs", "3", "--nice", "50", "--wait-for", "5m")
+    """7 of 8 nodes are asked for, 4 of them are busy and become free one after the other; the eighth is idle and never
+    touched."""
+    others = [fill(cluster, node, 600) for node in ("n02", "n04", "n05", "n07")]
+    going = Going(cluster, "one-by-one", "quick", "n[01-07]", "--max-jobs", "3", "--nice", "50", "--wait-for", "10m")
     watch = Watch(cluster, going)
+    for count, other in enumerate(others):
+        until(lambda count=count: len(watch.look()) >= 3 + count)  # type: ignore[misc]
+        cluster.slurm("scancel", other)
     done = watch.until_over()
     run = accounted(done, going)
     assert done.status == 0, done.err
@@ -89,7 +116,7 @@ def test_nodes_that_become_free_one_by_one(cluster: Loopback) -> None:
 
 
 def test_only_idle_nodes_and_nodes_that_are_down(cluster: Loopback) -> None:
-    others = fill(cluster, "n02", 60)
+    others = fill(cluster, "n02", 600)
     cluster.slurm("scontrol", "update", "nodename=n03", "state=drain", "reason=fan")
     going = Going(cluster, "only-idle", "quick", "n[01-05]", "--only-idle")
     done = going.end()
@@ -103,7 +130,7 @@ def test_only_idle_nodes_and_nodes_that_are_down(cluster: Loopback) -> None:
     assert "1 node cannot be used: n03 (n03: drained: fan)" in strict.err
     cluster.slurm("scontrol", "update", "nodename=n03", "state=resume")
     until(lambda: cluster.slurm("sinfo", "-h", "-n", "n03", "-p", "val", "-o", "%T").strip() == "idle")
-    short = Going(cluster, "short", "quick", "n[01-03]", "--wait-for", "5s")
+    short = Going(cluster, "short", "quick", "n[01-03]", "--wait-for", "15s")
     done = short.end()
     accounted(done, short)
     assert done.status == 3
@@ -115,19 +142,20 @@ def test_only_idle_nodes_and_nodes_that_are_down(cluster: Loopback) -> None:
 
 def test_slurm_is_asked_seldom(cluster: Loopback) -> None:
     """While a node is waited for, by Slurm's own count: less and less often."""
-    fill(cluster, "n08", 20)
+    others = fill(cluster, "n08", 600)
     going = Going(cluster, "seldom", "says", "n08")
     until(lambda: going.folder() and going.ours())
-    before = rpcs(cluster)
+    before = between_questions(cluster)
     time.sleep(12.0)
-    asked = rpcs(cluster) - before
+    asked = between_questions(cluster) - before
+    assert questions(asked) <= 8, asked             # after 1, 3, 7, 15 s, and after 2, 5, 10 s
+    until(lambda: questions(rpcs(cluster) - before) >= 3)
+    cluster.slurm("scancel", others)
     done = going.end()
     accounted(done, going)
     assert (done.status, done.counts("says")) == (0, {PASS: 1}), done.err
-    questions = asked["REQUEST_JOB_INFO_SINGLE"] + asked["REQUEST_NODE_INFO"]
-    assert 3 <= questions <= 8, asked               # after 1, 3, 7, 15 s, and after 2, 5, 10 s
     # Each is two messages: squeue and scontrol both ask for partitions too. After six minutes without news both come to
     # 0.1 message a second.
-    assert questions + asked["REQUEST_PARTITION_INFO"] == 2 * questions, asked
+    assert asked[PARTS] == questions(asked), asked
     assert not asked["REQUEST_FED_INFO"] and not asked["REQUEST_JOB_USER_INFO"], asked
     assert 2 / slowest_poll_s(1, 0, 360.0) + 2 / (NODES_SLOWEST_S * longer(360.0)) <= 0.1

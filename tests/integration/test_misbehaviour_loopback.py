@@ -10,11 +10,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from loopback import Loopback, loopback
-from misbehaviour import Done, Going, accounted, fill, furnish, tool, until
+from misbehaviour import Done, Going, accounted, close, fill, furnish, reopen, tool, until
 
 from hpcadmin.check import Status
 
@@ -40,9 +41,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
                                   '$SLURMD_NODENAME\n')
         (hooks / name).chmod(0o755)
     settings = {"Prolog": str(hooks / "prolog"), "Epilog": str(hooks / "epilog"), "PreemptMode": "REQUEUE",
-                "PreemptType": "preempt/partition_prio", "SlurmdTimeout": "5", "MessageTimeout": "2", "KillWait": "2",
+                "PreemptType": "preempt/partition_prio", "SlurmdTimeout": "15", "MessageTimeout": "5", "KillWait": "2",
                 "SchedulerParameters": "sched_interval=2,bf_interval=2", "PartitionName": PARTITIONS}
-    with loopback(folder, 33, settings=settings) as running:
+    with loopback(folder, 34, settings=settings) as running:
         furnish(running)
         yield running
 
@@ -54,48 +55,76 @@ def hook(cluster: Loopback, name: str, node: str, text: str) -> None:
 # --- jobs, each on nodes of its own, all at one time ----------------------------------------------------------------
 
 
-def requeued(cluster: Loopback) -> tuple[Going, Done]:
-    going = Going(cluster, "requeued", "two", "n01,n02")
+def requeued(cluster: Loopback, verb: str, *nodes: str) -> tuple[Going, Done]:
+    close(cluster, *nodes)
+    going = Going(cluster, verb, "two", ",".join(nodes))
     going.until_logs(2)
     cluster.slurm("scontrol", "update", f"jobid={going.job()}", "requeue=1")
-    cluster.slurm("scontrol", "requeue", going.job())
+    cluster.slurm("scontrol", verb, going.job())
+    going.until_runs_no_more()
+    reopen(cluster, *nodes)
     return going, going.end()
 
 
-def requeued_and_held(cluster: Loopback) -> tuple[Going, Done]:
-    going = Going(cluster, "requeuehold", "two", "n03,n04")
-    going.until_logs(2)
-    cluster.slurm("scontrol", "update", f"jobid={going.job()}", "requeue=1")
-    cluster.slurm("scontrol", "requeuehold", going.job())
+def requeued_at_its_end(cluster: Loopback) -> tuple[Going, Done]:
+    """Its script has written everything, and the run has not looked yet."""
+    close(cluster, "n34")
+    going = Going(cluster, "requeued-late", "held", "n34")
+    going.until_reached("n34")
+    job = going.job()
+    cluster.slurm("scontrol", "update", f"jobid={job}", "requeue=1")
+    going.process.send_signal(signal.SIGSTOP)
+    reopen(cluster, "n34")
+    going.until_state("COMPLETED")
+    cluster.slurm("scontrol", "requeue", job)
+    going.until_state("PENDING")
+    going.process.send_signal(signal.SIGCONT)
     return going, going.end()
 
 
 def preempted(cluster: Loopback, partition: str, *nodes: str) -> tuple[Going, Done]:
+    close(cluster, *nodes)
     going = Going(cluster, f"preempted-{partition}", "two", ",".join(nodes), "--partition", partition)
     going.until_logs(2)
     fill(cluster, nodes[0], 8, "-p", "high")
+    going.until_runs_no_more()
+    reopen(cluster, *nodes)
     return going, going.end()
 
 
 def first_node_dies(cluster: Loopback) -> tuple[Going, Done]:
+    close(cluster, "n09")
     going = Going(cluster, "first-dies", "two", "n[09-11]")
     going.until_logs(3)
     cluster.kill("n09")
+    reopen(cluster, "n09")
     return going, going.end()
+
+
+@contextmanager
+def hanging_epilog(cluster: Loopback, node: str) -> Iterator[None]:
+    """The epilog there ends only behind this."""
+    hold = cluster.dir.parent / f"hooks/hold-{node}"
+    hold.touch()
+    hook(cluster, "epilog", node, f"while [ -e {hold} ]; do sleep 0.1; done")
+    try:
+        yield
+    finally:
+        hold.unlink()
 
 
 def epilog_hangs(cluster: Loopback) -> tuple[Going, Done]:
-    hook(cluster, "epilog", "n12", "sleep 20")
-    going = Going(cluster, "epilog", "says", "n12")
-    return going, going.end()
+    with hanging_epilog(cluster, "n12"):
+        going = Going(cluster, "epilog", "says", "n12")
+        return going, going.end()
 
 
 def stuck_completing(cluster: Loopback) -> tuple[Going, Done]:
-    hook(cluster, "epilog", "n13", "sleep 20")
-    going = Going(cluster, "stuck", "slow", "n13", patch=f"{SOON}; run_job.STUCK_S = 3.0")
-    going.until_state("RUNNING")
-    cluster.slurm("scancel", going.job())
-    return going, going.end()
+    with hanging_epilog(cluster, "n13"):
+        going = Going(cluster, "stuck", "slow", "n13", patch=f"{SOON}; run_job.STUCK_S = 3.0")
+        going.until_step()
+        cluster.slurm("scancel", going.job())
+        return going, going.end()
 
 
 def time_limit(cluster: Loopback) -> tuple[Going, Done]:
@@ -158,7 +187,7 @@ def reserved(cluster: Loopback) -> tuple[Going, Done]:
     cluster.slurm("scontrol", "create", "reservation", "reservationname=maint", "users=nobody", "nodes=n24",
                   "starttime=now", "duration=60", "flags=ignore_jobs")
     until(lambda: "RESERVED" in cluster.slurm("scontrol", "show", "node", "n24"))
-    going = Going(cluster, "reserved", "two", "n24,n25", "--wait-for", "6s")
+    going = Going(cluster, "reserved", "two", "n24,n25", "--wait-for", "20s")
     return going, going.end()
 
 
@@ -211,8 +240,8 @@ def fail_over(cluster: Loopback) -> tuple[Going, Done]:
     on another address, with another name, as on another machine, and with a pid file of its own: slurmctld ends whoever
     is named in it."""
     first = socket.gethostname().split(".")[0]
-    settings = {"SlurmctldHost": f"{first}(127.0.0.1)\nSlurmctldHost=backup(127.0.0.2)", "SlurmctldTimeout": "3",
-                "CommunicationParameters": "NoCtldInAddrAny", "MessageTimeout": "2"}
+    settings = {"SlurmctldHost": f"{first}(127.0.0.1)\nSlurmctldHost=backup(127.0.0.2)", "SlurmctldTimeout": "8",
+                "CommunicationParameters": "NoCtldInAddrAny", "MessageTimeout": "5"}
     with loopback(cluster.dir.parent / "two", 2, settings=settings) as pair:
         furnish(pair)
         (pair.dir / "backup.pid").write_text("")
@@ -220,14 +249,18 @@ def fail_over(cluster: Loopback) -> tuple[Going, Done]:
         pair.start("backup", "unshare", "--uts", "--mount", "sh", "-ec", f"hostname backup; cd {pair.dir}; mount "
                    "--bind backup.pid slurmctld.pid; mount --bind hosts /etc/hosts; exec slurmctld -D")
         until(lambda: pair.slurm("scontrol", "ping").count("UP") == 2)
-        going = Going(pair, "waiting", "long", "n01", patch=SOON)
-        going.until_state("RUNNING")
+        close(pair, "n01")
+        going = Going(pair, "waiting", "held", "n01", patch=SOON)
+        going.until_reached("n01")
         state, now = pair.dir / "state/job_state", time.time()
-        until(lambda: state.stat().st_mtime > now + 0.5)        # what the second will find
+        pair.slurm("scontrol", "update", f"jobid={going.job()}", "timelimit=300")   # a change is saved, with all else
+        until(lambda: state.stat().st_mtime > now)              # what the second will find
         pair.processes["slurmctld"].send_signal(signal.SIGKILL)
+        going.until_state("RUNNING")                            # as the second says
+        reopen(pair, "n01")
         done = going.end()
         accounted(done, going)
-        assert (done.status, done.counts("long"), done.jobs()) == (0, {PASS: 1}, [(1, None)]), done.err
+        assert (done.status, done.counts("held"), done.jobs()) == (0, {PASS: 1}, [(1, None)]), done.err
         going = Going(pair, "submitted", "says", "n02")
         done = going.end()
         accounted(done, going)
@@ -238,7 +271,8 @@ def fail_over(cluster: Loopback) -> tuple[Going, Done]:
 
 
 SCENES: dict[str, Callable[[Loopback], tuple[Going, Done]]] = {
-    "requeued": requeued, "requeued and held": requeued_and_held,
+    "requeued": lambda c: requeued(c, "requeue", "n01", "n02"),
+    "requeued and held": lambda c: requeued(c, "requeuehold", "n03", "n04"), "requeued at its end": requeued_at_its_end,
     "preempted": lambda c: preempted(c, "low", "n05", "n06"),
     "preempted, to be requeued": lambda c: preempted(c, "lowq", "n07", "n08"),
     "first node dies": first_node_dies, "epilog hangs": epilog_hangs, "stuck completing": stuck_completing,
@@ -292,6 +326,13 @@ def test_what_was_cut_off_is_planned_again(scenes: Scenes, name: str) -> None:
     # A script may come to its end within KillWait, or a node may be seen busy with somebody else by then.
     assert re.search(f" ({re.escape(AGAIN[name])}|could not start all its steps): 1 test planned again", done.err)
     assert len(done.err.splitlines()) < 10, done.err
+
+
+def test_a_job_that_waits_again_behind_its_end_is_cancelled(scenes: Scenes) -> None:
+    going, done = of(scenes, "requeued at its end")
+    accounted(done, going)
+    assert (done.status, done.counts("held"), done.jobs()) == (0, {PASS: 1}, [(1, None)]), done.err
+    assert going.state().startswith("CANCELLED")
 
 
 def test_the_node_that_ran_the_script_dies(scenes: Scenes) -> None:
@@ -361,7 +402,7 @@ def test_nodes_that_go_away_while_they_are_waited_for(
     accounted(done, going)
     assert done.status == 3, done.err
     assert (done.counts("says"), done.counts("pairs")) == ({PASS: 1, NOT_RUN: 1}, {NOT_RUN: 1})
-    assert done.reasons(NOT_RUN) == {"n24 not free within 6 s"}
+    assert done.reasons(NOT_RUN) == {"n24 not free within 20 s"}
 
 
 def test_an_answer_that_was_lost(scenes: Scenes) -> None:
@@ -423,36 +464,41 @@ def send(cluster: Loopback, number: int) -> None:
     os.kill(cluster.processes["slurmctld"].pid, number)
 
 
+def without_answer(cluster: Loopback, name: str, what: str) -> Path:
+    """An sbatch that sends slurmctld this signal before it submits its first job, and says when it has given up."""
+    pid = cluster.processes["slurmctld"].pid
+    return tool(cluster.dir.parent / name, "sbatch", f'[ $COUNT = 1 ] || exec "$REAL" "$@"\nkill -{what} {pid}\n'
+                '"$REAL" "$@"\nstatus=$?\ntouch "$HERE/gave-up"\nexit $status')
+
+
 @pytest.mark.usefixtures("scenes")
 def test_a_controller_that_freezes_is_configured_anew_dies_and_comes_again(cluster: Loopback) -> None:
     """All while a step runs: one that ends while nobody listens is COMPLETING for a minute."""
-    going = Going(cluster, "polled", "long", "n[07-08]", patch=SOON)
-    going.until_state("RUNNING")
-    until((going.folder() / "jobs/1/driver.log").exists)
-    time.sleep(1.0)
+    close(cluster, "n07", "n08")
+    going = Going(cluster, "polled", "held", "n[07-08]", patch=SOON)
+    going.until_reached("n07", "n08")
     send(cluster, signal.SIGSTOP)
-    time.sleep(3.0)                     # longer than Slurm's commands wait for an answer
+    time.sleep(6.0)                     # longer than Slurm's commands wait for an answer
     send(cluster, signal.SIGCONT)
     cluster.slurm("scontrol", "reconfigure")
     cluster.kill("slurmctld")
     time.sleep(1.0)
     controller(cluster)
+    until(lambda: "UP" in cluster.slurm("scontrol", "ping"))
+    reopen(cluster, "n07", "n08")
     done = going.end()
     accounted(done, going)
     # Killed before it had kept what it knew of the job, slurmctld requeues it.
     jobs = [(1, None), (2, 1)] if "job was requeued" in re.sub(r"job \d+", "job", done.err) else [(1, None)]
-    assert (done.status, done.counts("long"), done.jobs()) == (0, {PASS: 2}, jobs), done.err
+    assert (done.status, done.counts("held"), done.jobs()) == (0, {PASS: 2}, jobs), done.err
 
 
 @pytest.mark.usefixtures("scenes")
 def test_a_controller_that_freezes_just_when_a_job_is_submitted(cluster: Loopback) -> None:
     """Its answer never comes, and when it thaws it takes the job all the same."""
-    pid = cluster.processes["slurmctld"].pid
-    tools = tool(cluster.dir.parent / "freezes", "sbatch", f'[ $COUNT -gt 1 ] || kill -STOP {pid}\nexec "$REAL" "$@"')
+    tools = without_answer(cluster, "freezes", "STOP")
     going = Going(cluster, "frozen", "says", "n26", tools=tools)
-    mark = tools / "sbatch.calls"
-    until(mark.exists)
-    time.sleep(4.0)
+    until((tools / "gave-up").exists)
     send(cluster, signal.SIGCONT)
     done = going.end()
     accounted(done, going)
@@ -462,12 +508,10 @@ def test_a_controller_that_freezes_just_when_a_job_is_submitted(cluster: Loopbac
 
 @pytest.mark.usefixtures("scenes")
 def test_a_controller_that_is_dead_when_a_job_is_submitted(cluster: Loopback) -> None:
-    pid = cluster.processes["slurmctld"].pid
-    tools = tool(cluster.dir.parent / "kills", "sbatch", f'[ $COUNT -gt 1 ] || kill -KILL {pid}\nexec "$REAL" "$@"')
+    tools = without_answer(cluster, "kills", "KILL")
     going = Going(cluster, "dead", "says", "n27", tools=tools)
-    until((tools / "sbatch.calls").exists)
-    cluster.processes["slurmctld"].wait(20)
-    time.sleep(3.0)
+    until((tools / "gave-up").exists)
+    cluster.processes["slurmctld"].wait(60)
     controller(cluster)
     done = going.end()
     accounted(done, going)
@@ -477,18 +521,18 @@ def test_a_controller_that_is_dead_when_a_job_is_submitted(cluster: Loopback) ->
 @pytest.mark.usefixtures("scenes")
 def test_a_controller_that_is_away_until_after_the_end(cluster: Loopback) -> None:
     """What the jobs write is enough."""
-    going = Going(cluster, "away", "nap", "n[05-06]")
-    going.until_state("RUNNING")
-    until((going.folder() / "jobs/1/driver.log").exists)
-    time.sleep(1.5)
+    close(cluster, "n05", "n06")
+    going = Going(cluster, "away", "held", "n[05-06]")
+    going.until_reached("n05", "n06")
     cluster.kill("slurmctld")
     try:
-        done = going.end(60)
+        reopen(cluster, "n05", "n06")
+        done = going.end()
     finally:
         controller(cluster)
         until(lambda: "UP" in cluster.slurm("scontrol", "ping"))
     accounted(done, going)
-    assert (done.status, done.counts("nap")) == (0, {PASS: 2}), done.err
+    assert (done.status, done.counts("held")) == (0, {PASS: 2}), done.err
 
 
 @pytest.mark.usefixtures("scenes")
@@ -498,7 +542,7 @@ def test_a_job_that_slurm_has_forgotten(cluster: Loopback) -> None:
     conf.write_text("MinJobAge=2\n" + conf.read_text())
     cluster.slurm("scontrol", "reconfigure")
     going = Going(cluster, "forgotten", "slow", "n02", patch=f"{SOON}; run_job.LOST_GRACE_S = 1.0")
-    going.until_state("RUNNING")
+    going.until_step()
     going.process.send_signal(signal.SIGSTOP)
     job = going.job()
     cluster.slurm("scancel", job)

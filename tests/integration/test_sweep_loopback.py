@@ -76,7 +76,7 @@ class Ward:
         return dict(line.split("|", 1) for line in lines)
 
     def admin(self, *words: str) -> None:
-        subprocess.run(["scontrol", *words], env=self.cluster.env, check=True, timeout=30)
+        subprocess.run(["scontrol", *words], env=self.cluster.env, check=True, timeout=120)
 
     def tidy(self) -> None:
         """All nodes idle and unsaid, as at the beginning."""
@@ -253,7 +253,7 @@ sweep(sweep_dir(site), site.sweep, NodeControl(), [HealthFolder(Path(site.sweep.
 
 def killed(ward: Ward, act: str, when: str) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(ward.folder / "site.toml"), act, when],
-                          env=ward.cluster.env, check=False, timeout=60)
+                          env=ward.cluster.env, check=False, timeout=120)
     assert done.returncode == -9
 
 
@@ -326,7 +326,7 @@ def test_nine_nights(ward: Ward, tmp_path: Path) -> None:
 def stop_slurmctld(cluster: Loopback) -> None:
     """With its state saved."""
     cluster.slurm("scontrol", "shutdown", "slurmctld")
-    cluster.processes.pop("slurmctld").wait(20)
+    cluster.processes.pop("slurmctld").wait(60)
 
 
 def test_slurmctld_is_away(ward: Ward) -> None:

@@ -21,6 +21,7 @@ from slurm_roots import NAMES, slurm
 from slurm_scenes import NODE_LOOKS, NODES, ask, inside, odd
 
 from hpcadmin.check import Status
+from hpcadmin.hosts import expand
 from hpcadmin.proof.parts import Slurm
 from hpcadmin.run_kept import slurm_job
 from hpcadmin.rundata import Run, read_run
@@ -41,7 +42,7 @@ CHECK = Check("says", "Says 42", Scope.NODE, steps, parse)
 """,
     "hangs": """
 def steps(c):
-    return (Step(("sh", "-c", "echo begun; [ $SLURMD_NODENAME != n02 ] || exec sleep 90"), timeout_s=1.5),)
+    return (Step(("sh", "-c", "echo begun; [ $SLURMD_NODENAME != n02 ] || exec sleep 90"), timeout_s=5.5),)
 def parse(o, c):
     return [Measurement("ok", 1, expected=1, subject=Subject((o[0].node,)))]
 CHECK = Check("hangs", "Hangs on n02", Scope.NODE, steps, parse)
@@ -63,20 +64,22 @@ CLIENT = 'use IO::Socket::INET; $s = IO::Socket::INET->new(PeerAddr => "127.0.0.
     'print $s "hello"; print "sent";'
 def steps(c):
     p = str(c.port_base)
-    return (Step(("perl", "-e", SERVER, p), Role.SERVER, ready=Ready(port=c.port_base)),
+    return (Step(("perl", "-e", SERVER, p), Role.SERVER, ready=Ready(port=c.port_base, timeout_s=60)),
             Step(("perl", "-e", CLIENT, p), Role.CLIENT))
 def parse(o, c):
     texts = {x.role.value: x.text.strip() for x in o}
     return [Measurement("heard", texts["server"], expected="hello", subject=Subject(tuple(n.name for n in c.nodes)))]
 CHECK = Check("talks", "Client and server", Scope.PAIR, steps, parse)
 """,
-    # A node's part ends when the file "go" or "go-NODE" is there: a test decides when, not the machine's speed.
+    # A node's part ends when the file "go" or "go-NODE" is there: a test decides when, not the machine's speed. It says
+    # in "begun" that it is there.
     "waits": """
 from pathlib import Path
-GO = str(Path(__file__).resolve().parents[1] / "go")
+GO, BEGUN = (str(Path(__file__).resolve().parents[1] / name) for name in ("go", "begun"))
 def steps(c):
-    go_on = 'echo begun; until [ -e "$0" ] || [ -e "$0-$SLURMD_NODENAME" ]; do sleep 0.1; done'
-    return (Step(("sh", "-c", go_on, GO), timeout_s=100.0),)
+    begun = ': >"$1/$SLURM_JOB_ID.$SLURMD_NODENAME"; '
+    go_on = 'until [ -e "$0" ] || [ -e "$0-$SLURMD_NODENAME" ]; do sleep 0.1; done'
+    return (Step(("sh", "-c", begun + go_on, GO, BEGUN), timeout_s=100.0),)
 def parse(o, c):
     return [Measurement("ok", 1, expected=1, subject=Subject((o[0].node,)))]
 CHECK = Check("waits", "Waits for a file", Scope.NODE, steps, parse)
@@ -98,7 +101,8 @@ class Version:
     def __init__(self, cluster: Loopback) -> None:
         self.cluster = cluster
         checks = cluster.dir / "checks"
-        checks.mkdir()
+        for folder in (checks, cluster.dir / "begun"):
+            folder.mkdir()
         for name, text in CHECKS.items():
             (checks / f"{name}.py").write_text("from hpcadmin.check import *\n" + text)
         for name, entries in SUITES.items():
@@ -120,11 +124,22 @@ class Version:
                 *more]
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
-        """A run in the background, when its job runs."""
-        known = set(self.queue())
-        process = self.cluster.begin(*self.args(*more))
-        wait_until(lambda: process.poll() is not None or set(self.queue()) - known)
+        """A run in the background, which knows its job, when the job's first step runs on all nodes."""
+        argv = self.args(*more)
+        nodes = set(expand(argv[argv.index("-w") + 1]))
+        known = set(self.runs())
+        process = self.cluster.begin(*argv)
+
+        def begun() -> bool:
+            jobs = [slurm_job(run / "jobs/1") for run in self.runs() if run not in known]
+            there = [path.name.split(".") for path in (self.cluster.dir / "begun").iterdir()]
+            return any({node for number, node in there if number == str(job)} == nodes for job in jobs)
+        wait_until(lambda: process.poll() is not None or begun())
+        assert process.poll() is None, process.communicate()
         return process
+
+    def runs(self) -> list[Path]:
+        return list((self.cluster.dir / "admin/runs").glob("2*"))
 
     def queue(self) -> dict[str, str]:
         """The running jobs, by the node that is first in each."""
@@ -132,15 +147,14 @@ class Version:
         return dict(line.split() for line in lines)
 
     def admin(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return self.cluster.hpcadmin("--site", str(self.cluster.dir / "site.toml"), *argv, timeout=200)
+        return self.cluster.hpcadmin("--site", str(self.cluster.dir / "site.toml"), *argv)
 
     def last(self) -> Run:
-        return read_run(max((self.cluster.dir / "admin/runs").glob("2*"), key=lambda p: (p / "request.json").stat(
-            ).st_mtime))
+        return read_run(max(self.runs(), key=lambda p: (p / "request.json").stat().st_mtime))
 
     @property
     def limited_run(self) -> Path:
-        return min((self.cluster.dir / "admin/runs").glob("2*"))
+        return min(self.runs())
 
     def settled(self) -> None:
         wait_until(lambda: slurm_scene.free(self.client) >= set(NODES))
@@ -167,7 +181,8 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ver
             if isinstance(one, Slurm):
                 folder = tmp_path_factory.mktemp(name or "own") / "slurm"
                 started[name] = Version(stack.enter_context(loopback(
-                    folder, len(NODES) + 1, slurm=one, settings=slurm_scene.settings(folder))))
+                    folder, len(NODES) + 1, slurm=one,
+                    settings={**slurm_scene.settings(folder), "SlurmdTimeout": "15"})))
                 started[name].limited = started[name].begin("long", "-w", LIMITED, "--time-limit", "1")
         yield started
         for version in started.values():
@@ -211,7 +226,7 @@ def test_a_whole_suite(version: Version) -> None:
         "says": {Status.PASS: 4}, "hangs": {Status.PASS: 3, Status.ERROR: 1}, "pairs": {Status.PASS: 6},
         "talks": {Status.PASS: 6}}
     assert run.plan is not None and [job.kind for job in run.plan.jobs] == ["suite"]
-    assert ["did not end within 1.5 s" in v.reason for v in run.verdicts if v.status is Status.ERROR] == [True]
+    assert ["did not end within 5.5 s" in v.reason for v in run.verdicts if v.status is Status.ERROR] == [True]
     assert run.problems == ()
     assert "Traceback" not in done.stdout + done.stderr
     assert run.manifest.slurm_version == version.client.version()
@@ -274,7 +289,7 @@ def test_requeued_by_an_admin(version: Version) -> None:
     wait_until(lambda: number not in version.queue())
     version.go.touch()
     version.cluster.slurm("scontrol", "update", f"jobid={number}", "starttime=now")     # else it waits two minutes
-    _, err = process.communicate(timeout=150)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     run = version.last()
     assert statuses(run) == {"waits": {Status.PASS: 4}}
