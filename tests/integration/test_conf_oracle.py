@@ -43,7 +43,7 @@ def cluster(case: Case, version: tuple[int, int]) -> Cluster:
     # Nothing here uses control groups. Before 23.11 there is no word for that; the plug-in for version 1 does nothing.
     files.setdefault("cgroup.conf", f"CgroupPlugin={'disabled' if version >= (23, 11) else 'cgroup/v1'}\n")
     devices = tuple(Device(f"/dev/nvidia{n}", 195, n) for n in range(case.gpus))
-    run = NodeRun(NODE, Hardware(case.cpus, devices=devices), seconds=40.0, wait_for_files=True)
+    run = NodeRun(NODE, Hardware(case.cpus, devices=devices), seconds=90.0, wait_for_files=True)
     return Cluster(files, (run,), controller=CONTROLLER, hosts=OTHERS, folders=FOLDERS, with_gres=False)
 
 

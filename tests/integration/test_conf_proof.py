@@ -87,9 +87,9 @@ WITHOUT = "NodeName=vm Name=gpu Type=b File=/dev/nvidia{}\n"
 def test_a_gpu_without_cores_beside_others_is_near_all(suite: str, gres: str, lines: str, shown: str) -> None:
     """What (S:...) shows is another matter; so is the error line of slurmctld where it comes behind."""
     found = at_hand(suite)
-    ask = "srun -Q -I2 -n1 -c8 --gres=gpu:{}:1 --gres-flags=enforce-binding echo ran"
+    ask = "srun -Q -I{} -n1 -c8 --gres=gpu:{}:1 --gres-flags=enforce-binding echo ran"
     proof = prove(configure({"slurm.conf": BARE.format(gres), "gres.conf": lines}), "", slurm_root=found.root,
-                  with_cgroups=False, jobs=lambda _: (ask.format("a"), ask.format("b")))
+                  with_cgroups=False, jobs=lambda _: (ask.format(2, "a"), ask.format(20, "b")))
     answer = proof.proven[0][1]
     assert answer.node["Gres"] == shown
     assert ["ran" in said for said in answer.jobs] == [False, True], answer.jobs

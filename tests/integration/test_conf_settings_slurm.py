@@ -126,7 +126,7 @@ def test_accounting_with_a_real_database(tmp_path: Path) -> None:
         ["unshare", "-m", "-n", "-u", "-i", "-p", "-f", "--kill-child", "sh",
          str(Path(__file__).resolve().parent / "accounting.sh"), str(tmp_path), NODE],
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HWLOC_SYNTHETIC": "pack:2 core:32 pu:2"}, capture_output=True,
-        text=True, timeout=150, check=False)
+        text=True, timeout=500, check=False)
     logs = {path.name: path.read_text() for path in (tmp_path / "log").glob("slurm*.log")}
     assert done.returncode == 0, (done.stderr, {name: text[-500:] for name, text in logs.items()})
     said = (tmp_path / "job.out").read_text()

@@ -92,7 +92,7 @@ class Own:
 
     def left(self) -> list[str]:
         """Folders, control groups, mounts and processes; what was killed takes a moment."""
-        for _ in range(100):
+        for _ in range(1200):
             found = [str(path) for path in self.tmp.glob("hpcadmin-proof-*")] + self.processes()
             found += [str(path) for name in self.names
                       for path in Path("/sys/fs/cgroup").glob(f"*/hpcadmin-lab-{name}*")]
@@ -164,8 +164,9 @@ def test_a_fatal_line_names_file_and_line(tmp_path: Path) -> None:
 def test_a_missing_device_is_told_without_waiting_for_it() -> None:
     case = next(c for c in CASES if c.name == "V")
     machine = Inventory((replace(m.H100, name="vm", memory_mib=2000, gpus=m.H100.gpus[:1]),))
+    usual = prove(configure(conf(CASES[-1])), "").seconds
     proof = prove(configure(conf(case)), "", machine)
-    assert proof.seconds < 15
+    assert proof.seconds < usual + 15           # slurmd waits for 20 s
     assert [(f.severity, str(f.place)) for f in proof.findings][:1] == [(Severity.FATAL, "gres.conf:2")]
     assert "/dev/nvidia9" in proof.findings[0].what
 
@@ -232,14 +233,14 @@ def test_nothing_is_left_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
                f"wait_for_files=True)\nask(find(), Cluster({files!r}, (node,), keep_cgroups=True))\n")
     own = Own(tmp_path / "own")
     process = own.start("-c", program)
-    for _ in range(200):
+    for _ in range(1200):
         own.look()
         if own.processes():
             break
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(how)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert own.names
     if how is signal.SIGKILL:
         # Its own folder it cannot take away; the next proof does.

@@ -53,7 +53,7 @@ dir = "/shared/home/hpc/hpcadmin"
 
 def hpcadmin(*args: str, status: int = 0, **env: str) -> str:
     done = subprocess.run([sys.executable, "-m", "hpcadmin", *args], cwd=ROOT, capture_output=True, text=True,
-                          timeout=180, env={**os.environ, **env}, check=False)
+                          timeout=300, env={**os.environ, **env}, check=False)
     assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
     return done.stdout
 
@@ -169,7 +169,7 @@ def waits():
 before = set(states())
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 run = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-end = time.monotonic() + 60
+end = time.monotonic() + 150
 while not waits() and run.poll() is None and time.monotonic() < end:
     time.sleep(0.1)
 run.send_signal(signal.SIGINT)
@@ -179,11 +179,11 @@ sys.exit(run.wait())
 
 def _interrupted(folder: Path, known: tuple[str, ...]) -> None:
     """node02 is half taken: the run waits for it when it is stopped, and keeps what the others told."""
-    number = inside("sbatch", "--parsable", "-w", "node02", "--gres=gpu:1", "--mem=100M", "--wrap", "sleep 100").strip()
+    number = inside("sbatch", "--parsable", "-w", "node02", "--gres=gpu:1", "--mem=100M", "--wrap", "sleep 900").strip()
     begun = subprocess.run(
         [sys.executable, "-m", "hpcadmin", "lab", "exec", "--name", NAME, "--", "python3", "-c", CTRL_C, "hpcadmin",
          "--site", "/shared/site.toml", "validate", "--suite", "conf", "--json", "-w", "node[01-03]", *known], cwd=ROOT,
-        capture_output=True, text=True, timeout=90, check=False)
+        capture_output=True, text=True, timeout=240, check=False)
     report = json.loads(begun.stdout)
     assert (report["manifest"]["state"], report["manifest"]["exit_status"]) == ("interrupted", 130), begun.stderr
     nodes = {v["subject"]["nodes"][0]: v["status"] for v in report["verdicts"] if v["check"] == "gpu_binding"}
@@ -194,7 +194,7 @@ def _interrupted(folder: Path, known: tuple[str, ...]) -> None:
 
 def _queue_empty() -> None:
     """A job that Slurm is still ending is in the queue."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while inside("squeue", "-h") and time.monotonic() < end:
         time.sleep(0.2)
     assert not inside("squeue", "-h")

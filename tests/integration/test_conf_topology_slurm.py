@@ -176,7 +176,7 @@ def test_nodes_in_no_block_are_kept_out_of_jobs(suite: str) -> None:
              f"NodeName=cpu1 CPUs=1\nNodeName={racks} CPUs=1 State=CLOUD\n")
     answer = asked(found, network, site(plugin="block"), more=cloud, first="cpu1",
                    partitions=f"{ALL}PartitionName=cpu Nodes=cpu1\n",
-                   jobs=("timeout 8 srun -w cpu1 echo ran", "timeout 8 srun -p cpu echo ran"))
+                   jobs=("timeout 8 srun -w cpu1 echo ran", "timeout 25 srun -p cpu echo ran"))
     assert "blocks lack access to 1 nodes: cpu1" in "\n".join(answer.log)
     mixed, alone = answer.nodes[0].jobs
     assert "ran" not in mixed.split()
@@ -204,7 +204,7 @@ def test_flat_and_blocks_in_yaml(suite: str) -> None:
     if found.version < V25:
         pytest.skip(f"{found.text} reads no topology.yaml")
     answer = asked(found, Inventory((Node("cpu1"), *nvl(2))), first="cpu1", jobs=(
-        f"{SHOW} nvlink", "timeout 10 srun -w cpu1 echo ran"))
+        f"{SHOW} nvlink", "timeout 25 srun -w cpu1 echo ran"))
     assert [line for line in complaints(answer.log) if "locks lack access to 1 nodes: cpu1" not in line] == []
     assert set(shown(answer)) == {"rack01", "rack02"}
     assert "ran" in answer.nodes[0].jobs[1].split()

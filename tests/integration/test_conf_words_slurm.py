@@ -181,10 +181,10 @@ def test_percentages(suite: str) -> None:
 CHANGE = """
 slurmctld -D -c > /mnt/log 2>&1 &
 tries=0
-until grep -q "Running as primary" /mnt/log 2>/dev/null || [ $tries -gt 100 ]; do tries=$((tries + 1)); sleep 0.05; done
+until grep -q "Running as primary" /mnt/log 2>/dev/null || [ $tries -gt 600 ]; do tries=$((tries + 1)); sleep 0.05; done
 sleep 0.3
 cp /mnt/new.conf /mnt/slurm.conf
-timeout 5 scontrol reconfigure
+timeout 10 scontrol reconfigure
 sleep 0.7
 timeout 5 scontrol show config
 """

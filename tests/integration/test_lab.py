@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from loopback import PORTS, wait_until
+from loopback import PORTS, children, wait_until
 
 import hpcadmin
 
@@ -27,7 +27,6 @@ pytestmark = pytest.mark.lab
 ROOT = Path(__file__).resolve().parent.parent.parent
 LABS = Path("/run/hpcadmin-lab")
 NODES = ["node01", "node02", "node03", "node04"]
-# Whole when the machine is idle; other tests and the machine's own work must not fail these.
 UP_SECONDS = 20.0
 
 MPI_C = r"""
@@ -62,7 +61,7 @@ class Done:
     err: str
 
 
-def lab(verb: str, name: str, *args: str, stdin: str = "", timeout: float = 120) -> Done:
+def lab(verb: str, name: str, *args: str, stdin: str = "", timeout: float = 300) -> Done:
     done = subprocess.run(argv(verb, name, *args), capture_output=True, text=True, input=stdin, timeout=timeout,
                           env=environment(), check=False)
     return Done(done.returncode, done.stdout, done.stderr)
@@ -114,24 +113,41 @@ def of_others(text: str) -> bool:
     return bool(re.search(r"\bhl-(?!tlab)", text))
 
 
+def sockets() -> set[str]:
+    """Inodes of those of all processes but what other tests do at this time: of pytest's other workers, and of what
+    was started by the tests of other files."""
+    others = {*children(os.getppid())} - {os.getpid(), *children(os.getpid())} if os.environ.get(
+        "PYTEST_XDIST_WORKER") else set()
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "environ").read_bytes().split(b"\0")
+            started_by = next((w for w in words if w.startswith(b"PYTEST_CURRENT_TEST=")), b"")
+            if int(folder.name) not in others and (not started_by or Path(__file__).name.encode() in started_by):
+                links = [str(path.readlink()) for path in (folder / "fd").iterdir()]
+                found |= {link[len("socket:["):-1] for link in links if link.startswith("socket:[")}
+    return found
+
+
 def look() -> Machine:
     etc = {}
     for path in sorted(Path("/etc").rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            info = path.stat()
-            etc[str(path)] = f"{info.st_mode:o} {info.st_uid} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        with suppress(FileNotFoundError):               # a file that somebody just replaces
+            if path.is_file() and not path.is_symlink():
+                info = path.stat()
+                etc[str(path)] = f"{info.st_mode:o} {info.st_uid} {hashlib.sha256(path.read_bytes()).hexdigest()}"
     routes = subprocess.run(["ip", "route", "show", "table", "all"], capture_output=True, text=True, check=True).stdout
-    listeners = set()
-    for table in ("tcp", "tcp6", "udp", "udp6"):
-        rows = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
-        listeners |= {f"{table} {row[1]}" for row in rows
-                      if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) not in PORTS}
+    listening = {(table, row[1], row[9]) for table in ("tcp", "tcp6", "udp", "udp6")
+                 for row in map(str.split, Path("/proc/net", table).read_text().splitlines()[1:])
+                 if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) not in PORTS}
+    held = sockets()
+    listeners = {f"{table} {address}" for table, address, inode in listening if inode in held}
     rules = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
     return Machine(
         etc=etc, interfaces={p.name for p in Path("/sys/class/net").iterdir() if not of_others(p.name)},
         routes="\n".join(line for line in routes.splitlines() if "hl-" not in line or not of_others(line)),
         mounts=[line.split(" ", 1)[1] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-                if "hpcadmin-lab" in line],
+                if "hpcadmin-lab/tlab" in line],
         listeners=listeners, rules=rules + Path("/proc/sys/net/ipv4/ip_forward").read_text())
 
 
@@ -178,12 +194,9 @@ def cluster(possible) -> Iterator[str]:
     name = "tlab1"
     lab("down", name)
     before = look()
-    start = time.monotonic()
     done = lab("up", name, "--net", "10.201.16.0/24")
-    took = time.monotonic() - start
     try:
         assert done.status == 0, done.err
-        assert took < UP_SECONDS
         home = LABS / name / "shared/home/hpc"
         (home / "mpi.c").write_text(MPI_C)
         built = sh(name, "mpicc", "-O2", "-o", "mpi", "mpi.c")
@@ -213,7 +226,7 @@ def test_hosts_are_hosts(cluster: str) -> None:
 def test_ssh_from_everywhere_without_a_question(cluster: str) -> None:
     config = LABS / cluster / "ssh_config"
     done = subprocess.run(["ssh", "-o", "BatchMode=yes", "-F", str(config), "node02", "hostname; id -un"],
-                          capture_output=True, text=True, check=False, timeout=30)
+                          capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "node02\nhpc\n"), done.stderr
     for target in ("node02", "hpc@10.201.16.12", "root@node02"):
         done2 = sh(cluster, "ssh", "-o", "BatchMode=yes", target, "hostname")
@@ -256,10 +269,20 @@ def test_exec_passes_everything_on(cluster: str) -> None:
     assert sh(cluster, "hpcadmin", "--version").out.startswith("hpcadmin")
 
 
-def test_exec_is_quick_and_ends_with_its_caller(cluster: str) -> None:
-    fastest = min(timed(lambda: sh(cluster, "true")) for _ in range(5))
-    bare = min(timed(lambda: subprocess.run([sys.executable, "-c", "import click"], check=True)) for _ in range(5))
-    assert fastest - bare < 0.2
+@pytest.mark.alone
+def test_up_and_exec_are_quick() -> None:
+    try:
+        done = []
+        assert timed(lambda: done.append(lab("up", "tlab3", "--net", "10.201.18.0/24"))) < UP_SECONDS
+        assert done[0].status == 0, done[0].err
+        fastest = min(timed(lambda: sh("tlab3", "true")) for _ in range(5))
+        bare = min(timed(lambda: subprocess.run([sys.executable, "-c", "import click"], check=True)) for _ in range(5))
+        assert fastest - bare < 0.2
+    finally:
+        lab("down", "tlab3")
+
+
+def test_exec_ends_with_its_caller(cluster: str) -> None:
     running = subprocess.Popen(argv("exec", cluster, "--", "sleep", "987"), env=environment())
     until(lambda: "sleep 987" in sh(cluster, "ps", "-eo", "args").out)
     running.kill()
@@ -273,7 +296,7 @@ def timed(action) -> float:
     return time.monotonic() - start
 
 
-def until(condition, seconds: float = 10) -> None:
+def until(condition, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -285,7 +308,7 @@ def test_exec_passes_the_terminal_on(cluster: str) -> None:
     running = subprocess.Popen(argv("exec", cluster, "--", "sh", "-c", "test -t 0 && test -t 1 && echo terminal"),
                                stdin=theirs, stdout=theirs, stderr=theirs, env=environment())
     os.close(theirs)
-    assert running.wait(30) == 0
+    assert running.wait(60) == 0
     assert b"terminal" in os.read(ours, 1000)
     os.close(ours)
 
@@ -313,7 +336,7 @@ def test_hosts_see_no_secrets_of_the_machine(cluster: str) -> None:
 def test_services_listen_on_the_lab_only(cluster: str) -> None:
     for port in (22, 6817, 6818):
         with socket.socket() as one:
-            one.settimeout(2)
+            one.settimeout(60)
             one.connect(("10.201.16.1" if port != 6818 else "10.201.16.11", port))
     others = sh(cluster, "sh", "-c", "ss -Hltn 2>/dev/null || cat /proc/net/tcp", node="node01").out
     assert "10.201.16.11:22" in others
@@ -322,7 +345,7 @@ def test_services_listen_on_the_lab_only(cluster: str) -> None:
 def test_the_machine_can_use_the_labs_slurm(cluster: str) -> None:
     exports = lab("env", cluster).out
     done = subprocess.run(["sh", "-c", f"{exports}\nsinfo -hN -o %N && test -f $HPCADMIN_SITE"], capture_output=True,
-                          text=True, check=False, timeout=30)
+                          text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout.split()) == (0, NODES), done.stderr
 
 
@@ -341,12 +364,15 @@ def test_second_up_of_the_same_name(cluster: str) -> None:
 
 
 def rate(cluster: str, nodes: str) -> float:
-    """MB/s of a ping-pong; the best of three, for the machine may be busy with other things."""
+    """MB/s of a ping-pong; the best of eight, for the machine may be busy with other things. A cable that is slow is so
+    each time."""
     best = 0.0
-    for _ in range(3):
+    for _ in range(8):
         done = mpi(cluster, "-w", nodes, "-n2", "--ntasks-per-node=1")
-        best = max(best, float(re.findall(r"rate ([\d.]+)", done.out)[0]))
-        if best > 100:
+        told = re.findall(r"rate ([\d.]+)", done.out)
+        assert told, done.err
+        best = max(best, float(told[0]))
+        if best > 40:
             break
     return best
 
@@ -394,7 +420,8 @@ def test_a_node_that_was_down_has_booted_anew(cluster: str) -> None:
         found = {}
         for node in ("node02", "node03"):
             here, login = sh(cluster, "sh", "-c", ask, node=node).out.split(), sh(cluster, "ssh", node, ask).out.split()
-            assert here[0] == login[0] and abs(int(here[1]) - int(login[1])) < 20
+            after = sh(cluster, "sh", "-c", ask, node=node).out.split()
+            assert here[0] == login[0] and int(here[1]) <= int(login[1]) <= int(after[1])
             found[node] = (here[0], int(here[1]))
         return found
 
@@ -461,7 +488,7 @@ def test_ended_while_starting() -> None:
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     until((LABS / "tlab3/lab.json").exists)
     assert lab("down", "tlab3").status == 0
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=120)
     assert_gone("tlab3", set())
     if running.returncode != 0:      # `up` may have been done a moment before
         assert (running.returncode, said) == (4, "hpcadmin: lab tlab3 was ended while it was being started\n")
@@ -483,7 +510,7 @@ def test_interrupted_while_starting() -> None:
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until((LABS / "tlab3/lab.json").exists)
     running.send_signal(signal.SIGINT)
-    assert running.wait(60) in (0, 130)
+    assert running.wait(120) in (0, 130)
     lab("down", "tlab3")
     assert_gone("tlab3", set())
 
@@ -558,7 +585,7 @@ def test_accounting() -> None:
         assert {"slurmdbd", "mariadbd"} <= set(status("tlab3")["head"]["services"])
         assert sh("tlab3", "srun", "-J", "counted", "-N2", "true").status == 0
         until(lambda: "counted|lab|COMPLETED" in
-              sh("tlab3", "sacct", "-nPX", "-o", "jobname,account,state").out, 30)
+              sh("tlab3", "sacct", "-nPX", "-o", "jobname,account,state").out)
     finally:
         lab("down", "tlab3")
     assert_gone("tlab3", set())

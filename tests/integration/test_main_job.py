@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from labtool import Lab, lab
+from loopback import wait_until
 
 from hpcadmin.lab import slurmlog
 
@@ -85,7 +86,7 @@ def test_plain_hardware(tmp_path_factory: pytest.TempPathFactory) -> None:
         check_page(cluster)
         assert cluster.lab("fault", "node03", "--heal").status == 0
         assert cluster.hpcadmin("validate", "--suite", "network").status == 0
-        assert cluster.sh("squeue", "-h").out == ""
+        wait_until(lambda: cluster.sh("squeue", "-h").out == "")
         planned = cluster.hpcadmin("validate", "--suite", "network-full", "--plan")
         assert planned.status == 0, planned.err
         for words in ("ethernet round 3 of 3", "mpi_pingpong is used instead", "no RDMA device on any node"):

@@ -47,7 +47,7 @@ when = ["epilog"]
 [[check]]
 use = "command"
 argv = ["/etc/tool"]
-wait_s = 1
+wait_s = 6
 when = ["prolog"]
 
 [[check]]
@@ -177,7 +177,7 @@ def slurmd_runs_it(cluster: Lab) -> None:
     wait_until(lambda: result("node02")["status"] == "bad")
     assert "/etc/broken" in result("node02")["line"]
     wait_until(lambda: result("node01")["time"] > first["time"])
-    assert states(cluster) == {"node01": "idle", "node02": "idle"}
+    wait_until(lambda: states(cluster) == {"node01": "idle", "node02": "idle"})
     on("node02", "rm", "/etc/broken")
     wait_until(lambda: result("node02")["status"] == "good")
 
@@ -228,7 +228,7 @@ def test_the_sweep_under_a_real_systemd(cluster: Lab, tmp_path: Path) -> None:
     (here / "in_unit.sh").write_text(IN_UNIT)
     run(["bash", str(Path(__file__).with_name("systemd_here.sh")), str(tmp_path / "root"), "/here/script",
          f"{here}:/here", f"{tmp_path / 'bin'}:/opt/hpcadmin-bin", f"{top}:/opt/hpcadmin-here",
-         "/run/hpcadmin-lab:/run/hpcadmin-lab"], timeout=60)
+         "/run/hpcadmin-lab:/run/hpcadmin-lab"], timeout=240)
 
     def said(name: str) -> str:
         return (here / name).read_text()

@@ -115,7 +115,7 @@ class Week:
     def admin(self) -> Path:
         return self.lab.shared / "admin"
 
-    def on(self, host: str, script: str, *argv: str, timeout: float = 60) -> Done:
+    def on(self, host: str, script: str, *argv: str, timeout: float = 240) -> Done:
         """A shell's script, of root's."""
         return run([str(BIN / "hpcadmin"), "lab", "exec", "--name", NAME, "--node", host, "--user", "root", "--",
                     "sh", "-c", script, "sh", *argv], timeout)
@@ -177,7 +177,7 @@ class Week:
 
     def user_gets(self, node: str) -> bool:
         """Whether an ordinary user's job begins there."""
-        return self.lab.sh("srun", "-w", node, "--immediate=30", "hostname").out.strip() == node
+        return self.lab.sh("srun", "-w", node, "--immediate=120", "hostname").out.strip() == node
 
     def is_kept_from_users(self, node: str) -> bool:
         done = self.lab.sh("srun", "-w", node, "--immediate=1", "hostname")
