@@ -544,12 +544,12 @@ def write_bw(trees, tmp_path):
         ends = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": variables}
         with subprocess.Popen([program, "-d", "mlx5_0", "-p", port, *argv], **ends) as server:
             try:
-                limit = time.monotonic() + 10
+                limit = time.monotonic() + 60
                 while not listening(int(port)) and time.monotonic() < limit:
                     time.sleep(0.02)
                 command = [program, "-d", "mlx5_1", "-p", port, *(client or argv), "127.0.0.1"]
-                done = subprocess.run(command, check=False, timeout=20, **ends)
-                told, _ = server.communicate(timeout=20)
+                done = subprocess.run(command, check=False, timeout=60, **ends)
+                told, _ = server.communicate(timeout=60)
             finally:
                 server.kill()
         return (told, server.returncode), (done.stdout, done.returncode)

@@ -37,11 +37,11 @@ def test_local_endless_output_is_cut_off() -> None:
 
 def test_local_timeout_keeps_what_came() -> None:
     start = time.monotonic()
-    done = local("sh", "-c", "echo begun; sleep 60 & sleep 60", timeout_s=0.5)
-    assert time.monotonic() - start < 5
+    done = local("sh", "-c", "echo begun; sleep 60 & sleep 60", timeout_s=2.5)
+    assert time.monotonic() - start < 30
     assert done.timed_out
     assert done.output == b"begun\n"
-    assert done.error == "did not end within 0.5 s"
+    assert done.error == "did not end within 2.5 s"
 
 
 def test_local_program_missing_and_killed() -> None:

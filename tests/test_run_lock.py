@@ -112,7 +112,7 @@ def test_a_held_lock_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     lock = take(tmp_path)
     lock.write()
     os.utime(tmp_path / "lock", (1, 1))
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while (tmp_path / "lock").stat().st_mtime < 10:
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -330,7 +330,7 @@ def test_a_controller_that_stays_away_is_not_waited_for_for_ever() -> None:
     begun = time.monotonic()
     with pytest.raises(NoAnswerError):
         hand_over(cast(Client, client), Path("script"), "c", patience_s=0.0)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 1.9           # less than the first pause
 
 
 def test_many_jobs_are_asked_for_less_often() -> None:
