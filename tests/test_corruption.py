@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from functools import cache
 
@@ -20,6 +21,8 @@ from hpcadmin.check import Status
 EVERY = [(family, case) for family in FAMILIES for case in family.cases()]
 NAMES = [f"{family.name}: {case.name}" for family, case in EVERY]
 FEWEST = {"nccl-tests": 15, "OSU and MPI": 40, "perftest": 15, "nvidia-smi": 3}      # sound outputs beside the captures
+# Each third mutation of a kind, and in each case of a family other ones; HPCADMIN_MANY=1: every one.
+EACH = 1 if os.environ.get("HPCADMIN_MANY") else 3
 every_case = pytest.mark.parametrize(("family", "case"), EVERY, ids=NAMES)
 
 
@@ -39,8 +42,8 @@ def test_sound_outputs_pass() -> None:
 @pytest.mark.deep
 @every_case
 def test_structural_damage_never_passes(family: Family, case: Case) -> None:
-    counts, passed = corruption.tally(family, case)
-    assert counts.total() >= 200
+    counts, passed = corruption.tally(family, case, EACH, family.cases().index(case) % EACH)
+    assert counts.total() >= 200 // EACH
     assert not passed, (len(passed), passed[0].kind, passed[0].end, passed[0].text)
 
 
