@@ -318,11 +318,11 @@ def test_what_a_change_takes(file: str, key: str, old: Apply, new: Apply) -> Non
 
 
 def test_ten_thousand_unknown_keys_take_no_time() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     for number in range(3_000):
         keys.effects("slurm.conf", f"SlurmctldPrt{number}", "1", NEWEST)
         keys.effects("NodeName", "RealMemory", "1000", NEWEST)
-    assert time.perf_counter() - start < 3.0
+    assert time.process_time() - start < 3.0
 
 
 @pytest.mark.parametrize(("form", "right", "wrong"), [
