@@ -8,6 +8,7 @@ source of a site's limit is the site's file, unless it says more; the lint remar
 from __future__ import annotations
 
 import fnmatch
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +19,7 @@ from hpcadmin.check import Direction, Limit, Measurement
 from hpcadmin.errors import SiteError, StoreError
 from hpcadmin.records import from_plain
 from hpcadmin.resources import data_dir
-from hpcadmin.site import Site, read_toml
+from hpcadmin.site import Site, parse_toml, read_raw
 
 # What a limit may be in: a GB/s never judges a Gb/s, so a unit that no check measures in is a mistake.
 UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C", "MHz", "ms", "msg/s", "Mpps",
@@ -87,13 +88,17 @@ def read_limits(path: Path) -> list[Limit]:
 
 def read_entries(path: Path) -> Iterator[Entry | SiteError]:
     """Every table in one file of the catalogue, or what is wrong with it."""
-    tables = read_toml(path)
+    yield from _entries_of(str(path), read_raw(path))
+
+
+@functools.lru_cache(maxsize=256)       # by the content: limits, figures and lint all ask for the same files
+def _entries_of(file: str, raw: bytes) -> tuple[Entry | SiteError, ...]:
+    tables = parse_toml(raw, file)
     for key in tables:
         if key not in _KEYS:
-            raise SiteError(f"{key!r} is not known here; only [[limit]] and [[known]] tables are", where=str(path))
-    lines = _Lines(str(path))
-    for kind in _KEYS:
-        yield from _entries(tables.get(kind, []), kind, lines, from_site=False)
+            raise SiteError(f"{key!r} is not known here; only [[limit]] and [[known]] tables are", where=file)
+    lines = _Lines(file)
+    return tuple(entry for kind in _KEYS for entry in _entries(tables.get(kind, []), kind, lines, from_site=False))
 
 
 def site_entries(site: Site) -> Iterator[Entry | SiteError]:

@@ -273,7 +273,7 @@ class Reader:
             return cls(**found)
 
         self._made[cls] = decode             # a record may hold records of its own type
-        hints = get_type_hints(cls)
+        hints = _hints(cls)
         for item in fields(cls):
             decoders[item.name] = self._decoder(hints[item.name])
             simple[item.name] = _simple_types(hints[item.name])
@@ -342,9 +342,19 @@ def _whole(cls: Any, decoders: Mapping[str, Decode], simple: Mapping[str, frozen
         lines.append(f"        {'    ' if tests else ''}v{n} = d{n}(v{n})")
     lines += ["    except (KeyError, Bad):", "        return other(value)",
               f"    return cls({', '.join(f'v{n}' for n in range(len(names)))})"]
-    exec("\n".join(lines), known)  # noqa: S102  (made of the names of our own fields, as dataclasses do it)
+    exec(_compiled("\n".join(lines)), known)  # noqa: S102  (made of the names of our own fields, as dataclasses do it)
     made: Decode = known["decode"]
     return made if names else other
+
+
+@cache            # each reader has decoders of its own, and they are of the same text
+def _compiled(source: str) -> types.CodeType:
+    return compile(source, "<decoder>", "exec")
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 _PLAIN_READER = Reader()

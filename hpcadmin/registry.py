@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -62,7 +63,8 @@ def load_checks(extra_dir: str = "") -> dict[str, Check]:
 
     Raises SiteError with file:line for a file that cannot be used, and where a folder is not safe to load code from.
     """
-    files = check_files(checks_dir())
+    own = checks_dir()
+    files = check_files(own)
     if extra_dir:
         folder = Path(extra_dir).expanduser()
         _require_safe(folder, directory=True)
@@ -73,7 +75,7 @@ def load_checks(extra_dir: str = "") -> dict[str, Check]:
     checks: dict[str, Check] = {}
     origin: dict[str, Path] = {}
     for path in files:
-        check = load_check(path)
+        check = _own_check(path) if path.parent == own else load_check(path)
         if check.name in checks:
             raise SiteError(f"check {check.name!r} is already in {origin[check.name]}",
                             where=f"{path}:{_line_of_check(path)}", hint="give it another name")
@@ -83,6 +85,12 @@ def load_checks(extra_dir: str = "") -> dict[str, Check]:
 
 def check_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.py") if not p.name.startswith(("_", ".")))
+
+
+@functools.cache
+def _own_check(path: Path) -> Check:
+    """A check of this installation, which stays as it is while a process runs."""
+    return load_check(path)
 
 
 def load_check(path: Path) -> Check:

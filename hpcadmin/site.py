@@ -28,13 +28,17 @@ Scalar = Union[str, int, float, bool]
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises SiteError with file:line when it cannot be read or is not TOML."""
+    return parse_toml(read_raw(path), str(path))
+
+
+def read_raw(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as exc:
         raise SiteError(f"cannot be read: {exc.strerror}", where=str(path)) from exc
     if len(raw) > MAX_TOML_BYTES:
         raise SiteError(f"is larger than {MAX_TOML_BYTES} bytes", where=str(path))
-    return parse_toml(raw, str(path))
+    return raw
 
 
 def parse_toml(raw: bytes, name: str) -> dict[str, Any]:

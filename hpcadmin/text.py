@@ -20,12 +20,23 @@ def printable(text: str, *, limit: int = 2000, newlines: bool = False) -> str:
         return text
     cut = text[:limit]
     if not cut.isascii() or not cut.isprintable():
-        cut = "".join(c if _harmless(c) or (newlines and c in "\n\t") else _escape(c) for c in cut)
+        cut = cut.translate(_IN_A_BLOCK if newlines else _ON_A_LINE)
     return cut if len(text) <= limit else f"{cut}… ({len(text)} characters)"
 
 
-def _harmless(char: str) -> bool:
-    return unicodedata.category(char) not in _BAD_CATEGORIES
+class _Shown(dict[int, str]):
+    """What is written for a character, by its number: found once, and kept for the characters that most text is of."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shown = _escape(char) if unicodedata.category(char) in _BAD_CATEGORIES else char
+        if code < 0x10000:
+            self[code] = shown
+        return shown
+
+
+_ON_A_LINE = _Shown()
+_IN_A_BLOCK = _Shown({ord(c): c for c in "\n\t"})
 
 
 def _escape(char: str) -> str:

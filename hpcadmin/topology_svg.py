@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hpcadmin.fabric import faults, slurm_tree, units
 from hpcadmin.hosts import fold
@@ -12,6 +14,9 @@ from hpcadmin.model import Fabric, Node
 from hpcadmin.resources import data_dir
 from hpcadmin.text import plural, printable
 from hpcadmin.topology_text import Branch, collapsed, links, tree
+
+if TYPE_CHECKING:
+    import jinja2
 
 CHAR, LINE, PAD, GAP, HEAD = 6.7, 14.0, 8.0, 8.0, 18.0
 LEAF_CHARS = 30
@@ -143,12 +148,17 @@ def _arcs(node: Node, top: Box) -> Iterator[Arc]:
                       (x + to_x) / 2, (y + to_y) / 2 + 0.75 * (low - (y + to_y) / 2))
 
 
-def _render(title: str, top: Box, arcs: list[Arc], notes: list[str]) -> str:
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One, which keeps the template that it has compiled."""
     import jinja2  # noqa: PLC0415  (0.17 s that only drawings pay)
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("conf_templates")), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True)
+
+
+def _render(title: str, top: Box, arcs: list[Arc], notes: list[str]) -> str:
     width = max(top.width, *(len(note) * CHAR for note in notes), 0.0) + 2 * PAD
-    return environment.get_template("topology.svg.j2").render(
+    return _environment().get_template("topology.svg.j2").render(
         title=printable(title, limit=200), boxes=list(_every(top)), arcs=arcs, notes=notes, width=width,
         height=top.height + 2 * PAD + LINE * (len(notes) + 1), start=top.height + 3 * PAD, line=LINE, pad=PAD)

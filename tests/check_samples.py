@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,13 @@ class Sample:
     def check(self) -> str:
         return self.path.parent.name
 
-    @property
+    @cached_property
     def text(self) -> str:
         # newline="": CRLF and lone CR stay as they are
         with self.path.open(encoding="utf-8", errors="replace", newline="") as stream:
             return stream.read()
 
-    @property
+    @cached_property
     def context(self) -> Context:
         given = dict(self.wanted.get("context", {}))
         nodes = tuple(records.from_plain(NodeView, n, where=str(self.path)) for n in given.pop("nodes", ()))

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+# Tests make and drop much, and little of it in circles: to look for those after each 700 objects costs more than it
+# frees.
+gc.set_threshold(100_000, 20, 20)
+
 os.environ.pop("COLUMNS", None)     # pytest-xdist sets it, and tables are as wide as it says
 
 # How long an example takes says what else the machine does. The same examples each time, so that a failure is about the

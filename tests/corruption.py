@@ -256,11 +256,16 @@ def ten_megabytes(case: Case) -> Iterator[Damage]:
 Counts = Counter[tuple[str, str]]
 
 
-def tally(family: Family, case: Case) -> tuple[Counts, list[Damage]]:
-    """(mutations by kind and verdict, those that passed)."""
+def tally(family: Family, case: Case, every: int = 1, first: int = 0) -> tuple[Counts, list[Damage]]:
+    """(mutations by kind and verdict, those that passed). every: of the mutations of a kind the first, and each so
+    many-th from `first` on."""
     counts: Counts = Counter()
     passed = []
+    kinds: Counter[str] = Counter()
     for damage in structural(family, case):
+        kinds[damage.kind] += 1
+        if kinds[damage.kind] > 1 and (kinds[damage.kind] - first) % every:
+            continue
         status = case.verdict(damage.text, **damage.end)
         counts[damage.kind, status.value] += 1
         if status is Status.PASS:

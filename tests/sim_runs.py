@@ -1,6 +1,7 @@
 """Runs on the simulated Slurm (sim_slurm) from the first process to the last, and what must be true of each of them."""
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
@@ -98,7 +99,7 @@ class Trap:
             raise Killed
 
     def audit(self, name: str, args: "tuple[object, ...]") -> None:
-        if self.sim.busy or name not in ("open", "os.mkdir", "os.rename", "os.remove"):
+        if self.sim.busy:
             return
         if name == "open" and not (isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
             return
@@ -126,14 +127,17 @@ class Trap:
 
 TRAP: "list[Trap]" = []
 WRITE = os.write
+HEARD = frozenset({"open", "os.mkdir", "os.rename", "os.remove"})
 
 
-def _audit(name: str, args: "tuple[object, ...]") -> None:
-    if TRAP:
-        TRAP[-1].audit(name, args)
+@functools.cache
+def listen() -> None:
+    """For as long as the process lives, and every test of it pays: only once somebody wants to know."""
+    def audit(name: str, args: "tuple[object, ...]") -> None:
+        if TRAP and name in HEARD:
+            TRAP[-1].audit(name, args)
 
-
-sys.addaudithook(_audit)
+    sys.addaudithook(audit)
 
 # --- a run ----------------------------------------------------------------------------------------------------------
 
@@ -348,6 +352,7 @@ def virtual(world: World) -> Iterator[None]:
         (run_session, "accepted_inventory", lambda *_, **__: inventory), (JobRun, "write_script", registering),
         (Desk, "end", ending), (Desk, "take_past", past), (run_begin, "take", taking), (run_look_many, "take", taking)]
     old = [(place, name, getattr(place, name)) for place, name, _ in changes]
+    listen()
     TRAP.append(world.trap)
     try:
         for place, name, value in changes:

@@ -64,9 +64,10 @@ def test_no_other_check_takes_it_for_its_own() -> None:
     """Whatever check reads whatever file: values only of its own program, or with the defect beside each of them."""
     taken: dict[str, set[str]] = {}
     for file, answer in corpus.answers().items():
+        outputs = [Output(corpus.text_of(file))]
         for name, check in corpus.checks().items():
             try:
-                found = check.parse([Output(corpus.text_of(file))], Context())
+                found = check.parse(outputs, Context())
             except ParseError:
                 continue
             if name != answer["check"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -266,7 +267,7 @@ def node(root: Path, gpus: list[tuple[str, str, str, dict[str, object]]], *, kfd
                     write(nodes / f"{number + 1}/io_links/{other}/properties",
                           f"type {11 if xgmi else 2}\nnode_to {other + 1}\nweight 15")
     write(root / "dev/kfd", "")
-    command = drm.COMMAND.replace("/sys/", f"{root}/sys/").replace("/dev/", f"{root}/dev/").replace("[ -c ", "[ -e ")
+    command = re.sub("/(sys|dev)/", lambda place: f"{root}{place[0]}", drm.COMMAND).replace("[ -c ", "[ -e ")
     done = subprocess.run(["sh", "-c", f"f() {{\n{command}\n}}; f"], capture_output=True, text=True, check=False)
     assert not done.stderr
     return drm.parse(done.stdout.replace(str(root), ""))

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,17 @@ def layer(dotted: str) -> int:
     return LAYERS[parts[1] if len(parts) > 1 else "__init__"]
 
 
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Wherever they stand; no expression is looked into, which is most of what ast.walk does."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from statements(getattr(node, part, ()))
+
+
 def imported(path: Path) -> list[str]:
     names = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             names += [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):

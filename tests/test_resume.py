@@ -5,6 +5,7 @@ Slurm; from the n-th of them on nothing happens any more, as when a process is k
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 from fake_slurm import FakeJob, FakeSlurm
 
-from hpcadmin import run, run_job, run_ledger, run_lock, run_nodes, run_own, run_session, run_stop, run_waves
+from hpcadmin import records, run, run_job, run_ledger, run_lock, run_nodes, run_own, run_session, run_stop, run_waves
 from hpcadmin.check import (
     Check,
     Context,
@@ -42,7 +43,7 @@ from hpcadmin.run_kept import read_ground
 from hpcadmin.run_progress import Progress
 from hpcadmin.run_retest import retest
 from hpcadmin.run_session import Request
-from hpcadmin.rundata import PlannedJob, PlannedTest, Run, read_run
+from hpcadmin.rundata import Plan, PlannedJob, PlannedTest, Run, read_run
 from hpcadmin.site import Site
 from hpcadmin.slurm.client import SlurmNode
 from hpcadmin.slurm.states import node_state
@@ -75,7 +76,7 @@ class Death:
             raise Killed
 
     def audit(self, name: str, args: tuple[object, ...]) -> None:
-        if not self.root or (self.slurm and self.slurm.busy):
+        if self.slurm and self.slurm.busy:
             return
         if name == "open":
             path, _, flags = args
@@ -92,11 +93,14 @@ class Death:
 DEATH = Death()
 
 
-def audit(name: str, args: tuple[object, ...]) -> None:
-    DEATH.audit(name, args)
+@functools.cache
+def listen() -> None:
+    """For as long as the process lives, and every test of it pays: only once somebody wants to know."""
+    def audit(name: str, args: tuple[object, ...]) -> None:
+        if DEATH.root:
+            DEATH.audit(name, args)
 
-
-sys.addaudithook(audit)
+    sys.addaudithook(audit)
 
 
 def steps(context: Context) -> tuple[Step, ...]:
@@ -128,11 +132,17 @@ def body(test: PlannedTest, step: int, node: str, job: int) -> bytes:
 
 def known(folder: Path) -> tuple[PlannedJob, Mapping[str, PlannedTest]]:
     path = folder.parent.parent
-    plan = read_run(path).plan
-    assert plan is not None
-    job = next(j for j in plan.jobs if j.number == int(folder.name))
+    jobs, tests = work(path, *((path / name).read_bytes() for name in ("plan.json", "facts.json")))
+    return jobs[int(folder.name)], tests
+
+
+@functools.lru_cache(maxsize=4)
+def work(path: Path, plan_json: bytes, facts_json: bytes) -> tuple[dict[int, PlannedJob], Mapping[str, PlannedTest]]:
+    """What a run's files say, by their content: it is asked at each look at the queue."""
+    plan: Plan = records.loads(Plan, plan_json.decode(), where="plan.json")
     ground = read_ground(path)
-    return job, Stepped({t.id: t for t in plan.tests}, CHECKS, ground.facts, ground.env)
+    assert facts_json
+    return {j.number: j for j in plan.jobs}, Stepped({t.id: t for t in plan.tests}, CHECKS, ground.facts, ground.env)
 
 
 class World:
@@ -166,6 +176,7 @@ class World:
     def dies(self, at: int, call: Callable[[], object]) -> bool:
         """Whether the call came to its death; False: it ended before."""
         global DEATH  # noqa: PLW0603
+        listen()
         DEATH = Death(str(self.folder), at, slurm=self.slurm)
         try:
             call()

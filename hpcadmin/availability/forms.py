@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import re
@@ -25,6 +26,7 @@ from hpcadmin.text import printable
 from hpcadmin.workbook import workbook
 
 if TYPE_CHECKING:
+    import jinja2
     from xlsxwriter import Workbook
 
 SCHEMA = 1
@@ -177,6 +179,13 @@ def _json_incident(i: Incident, whole: Whole) -> dict[str, Any]:
 # --- a page --------------------------------------------------------------------------------------------------------
 
 def html(whole: Whole) -> str:
+    return _environment().get_template("availability.html.j2").render(
+        doc=whole.doc, numeric=_numeric, line_class=_line_class, cell_class=_cell_class, bars=_bars(whole))
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One, which keeps the template that it has compiled."""
     import jinja2  # noqa: PLC0415  (0.17 s that only pages pay)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("conf_templates")), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -186,8 +195,7 @@ def html(whole: Whole) -> str:
     environment.filters["anchor"] = lambda text: re.sub(r"[^A-Za-z0-9-]", "-", text)
     environment.filters["short"] = lambda text: text if len(text) <= 24 else f"{text[:23]}…"
     environment.globals["limit"] = _MOST_ROWS
-    return environment.get_template("availability.html.j2").render(
-        doc=whole.doc, numeric=_numeric, line_class=_line_class, cell_class=_cell_class, bars=_bars(whole))
+    return environment
 
 
 def _clean(value: Any) -> Any:

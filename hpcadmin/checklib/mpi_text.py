@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from hpcadmin.check import Context, Measurement, Subject
@@ -136,7 +137,11 @@ def look(lines: Sequence[str]) -> Around:
 
 def _kind(line: str) -> str:
     """What a line tells: "fault", "doubt", "note" or nothing."""
-    line = line[:2000]
+    return _kind_of(line[:2000])
+
+
+@lru_cache(maxsize=2048)        # heads and names come again in the outputs of all nodes
+def _kind_of(line: str) -> str:
     if line.startswith('{"'):
         return ""
     if not _HARMLESS.search(line):

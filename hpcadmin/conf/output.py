@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcadmin.conf.grammar import comment
 from hpcadmin.conf.parts import Explained, Line
 from hpcadmin.errors import StoreError
 from hpcadmin.resources import data_dir
 
+if TYPE_CHECKING:
+    import jinja2
+
 
 def fill(name: str, values: Mapping[str, Any]) -> str:
     """The text of the file `name` from its template."""
+    import jinja2  # noqa: PLC0415
+    try:
+        return _environment().get_template(f"{name}.j2").render(values)
+    except jinja2.TemplateError as exc:
+        raise StoreError(f"template {name}.j2: {exc}", where=str(data_dir("conf_templates")),
+                         hint="reinstall hpcadmin") from exc
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One, which keeps each template that it has compiled."""
     import jinja2  # noqa: PLC0415
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(data_dir("conf_templates"))), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=False)  # noqa: S701  (no markup; every value has passed grammar.check or the comment filter)
     environment.filters["comment"] = comment
-    try:
-        return environment.get_template(f"{name}.j2").render(values)
-    except jinja2.TemplateError as exc:
-        raise StoreError(f"template {name}.j2: {exc}", where=str(data_dir("conf_templates")),
-                         hint="reinstall hpcadmin") from exc
+    return environment
 
 
 def explain(name: str, text: str, lines: Sequence[Line]) -> list[Explained]:

@@ -173,5 +173,7 @@ def _day(text: str) -> datetime.date | None:
 
 
 def _wide(text: str) -> int:
-    """Characters, those of Chinese twice."""
-    return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    """Characters, those of Chinese twice; of what is too wide for every column, it is enough to know that."""
+    if text.isascii() or len(text) > _WIDEST:
+        return len(text)
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcadmin.check import Status
 from hpcadmin.handover.model import Cell, Column, Findings, Handover, Link, Paragraph, Table
@@ -11,6 +12,9 @@ from hpcadmin.handover.shown import Outcome
 from hpcadmin.handover.texts import Msg, Words
 from hpcadmin.resources import data_dir
 from hpcadmin.text import number, printable
+
+if TYPE_CHECKING:
+    import jinja2
 
 _MOST_CHARACTERS = 2000
 _ON_ONE_LINE = 32            # characters of a name that is not broken
@@ -20,6 +24,13 @@ _NARROW_FROM, _NARROW_COLUMNS, _NARROW_TEXT = 20, 6, 42         # rows, columns,
 
 
 def render(doc: Handover, language: str = "en") -> str:
+    return _environment(language).get_template("handover.html.j2").render(
+        doc=doc, t=Words(language), lang=language, kind=_kind, css_class=_css_class)
+
+
+@functools.cache
+def _environment(language: str) -> jinja2.Environment:
+    """One a language, which keeps the template that it has compiled."""
     import jinja2  # noqa: PLC0415  (0.17 s that only pages pay)
     words = Words(language)
     environment = jinja2.Environment(
@@ -32,8 +43,7 @@ def render(doc: Handover, language: str = "en") -> str:
     environment.filters["told"] = words.told
     environment.tests["cards"] = _as_cards
     environment.tests["narrow"] = lambda table: _narrow(table, words)
-    return environment.get_template("handover.html.j2").render(
-        doc=doc, t=words, lang=language, kind=_kind, css_class=_css_class)
+    return environment
 
 
 def _clean(value: Any) -> Any:

@@ -5,6 +5,7 @@ Under 10 MB also for 1,000 nodes: of a large run the worst verdicts of each chec
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from hpcadmin.rundata import Finding, Run
 from hpcadmin.text import number, printable
 
 if TYPE_CHECKING:
+    import jinja2
+
     from hpcadmin.handover.model import HeatMap, Table
 
 _MOST_CHARACTERS = 1000     # of one text on the page; the raw output is linked
@@ -38,19 +41,27 @@ _MOST_FILES = 2000
 
 
 def render(run: Run, options: Options = Options()) -> str:  # noqa: B008
+    from hpcadmin.handover.texts import Words  # noqa: PLC0415  (only pages pay)
+    return _environment().get_template("report.html.j2").render(view(run, options), t=Words("en"))
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One, which keeps the template that it has compiled."""
     import jinja2  # noqa: PLC0415  (0.17 s that only pages pay)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir("conf_templates")), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_clean)
-    from hpcadmin.handover.page import css_text  # noqa: PLC0415  (only pages pay)
+
+    from hpcadmin.handover.page import css_text  # noqa: PLC0415
     from hpcadmin.handover.page import shown as in_words  # noqa: PLC0415
     from hpcadmin.handover.texts import Words  # noqa: PLC0415
     words = Words("en")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir("conf_templates")), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=_clean)
     environment.filters["status_class"] = status_class
     environment.filters["say"] = words.say
     environment.filters["css_text"] = css_text
     environment.filters["cell"] = lambda cell, column: in_words(cell, column, words)
-    return environment.get_template("report.html.j2").render(view(run, options), t=words)
+    return environment
 
 
 FORMAT = ReportFormat("html", ".html", render, in_folder=True)

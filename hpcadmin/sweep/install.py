@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hpcadmin.errors import UsageError
 from hpcadmin.resources import data_dir
+
+if TYPE_CHECKING:
+    import jinja2
 
 MARK = "Written by hpcadmin sweep install; it may be written again."
 SERVICE, TIMER = "/etc/systemd/system/hpcadmin-sweep.service", "/etc/systemd/system/hpcadmin-sweep.timer"
@@ -145,12 +150,18 @@ def cron_command(text: str) -> str:
 
 
 def _render(name: str, values: Mapping[str, object]) -> str:
+    return _environment().get_template(f"{name}.j2").render(values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One, which keeps each template that it has compiled."""
     import jinja2  # noqa: PLC0415  (0.17 s that only this pays)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(data_dir("conf_templates"))), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False)  # noqa: S701  (no page)
     environment.filters |= {"word": systemd_word, "argument": systemd_argument, "cron": cron_command}
-    return environment.get_template(f"{name}.j2").render(values)
+    return environment
 
 
 def is_ours(text: str) -> bool:
