@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcadmin.children import module_argv
 from hpcadmin.errors import UsageError
 from hpcadmin.remote.base import CommandResult
 from hpcadmin.slurm.client import Partition, SlurmNode
@@ -230,11 +231,29 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     assert source.looks(["n1"], NOW).unmeasured == {"n1": f"{tmp_path / 'nothing'} is not a folder"}
 
 
+def test_what_lies_in_the_working_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever types `hpcadmin sweep` in a folder that others may write to; root's home, which has a folder hpcadmin."""
+    there = tmp_path / "there"
+    (there / "hpcadmin" / "sweep").mkdir(parents=True)
+    for name in ("json.py", "os.py", "runpy.py", "hpcadmin/__init__.py", "hpcadmin/sweep/__init__.py"):
+        (there / name).write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    health = tmp_path / "health"
+    health.mkdir()
+    (health / "n1.json").write_text(told("n1"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+    monkeypatch.chdir(there)
+    assert [look.node for look in HealthFolder(health, 1).looks(["n1"], NOW).looks] == ["n1"]
+    assert not (tmp_path / "run").exists()
+    done = subprocess.run(module_argv("hpcadmin", "--version"), capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("hpcadmin, version ")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_child_takes_nothing_but_names(tmp_path: Path) -> None:
     """A pipe, a link, a file that is too large, a name that is a path."""
     (tmp_path / "big.json").write_text("x" * 200)
     (tmp_path / "link.json").symlink_to("/etc/passwd")
-    done = subprocess.run([sys.executable, "-m", "hpcadmin.sweep.folder_child", str(tmp_path), "100"],
+    done = subprocess.run(module_argv("hpcadmin.sweep.folder_child", str(tmp_path), "100"),
                           input="big\nlink\nno\n",
                           capture_output=True, text=True, timeout=30, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpcadmin.check import Status, Verdict
+from hpcadmin.children import module_argv
 from hpcadmin.errors import StoreError, UsageError
 from hpcadmin.hosts import is_node_name
 from hpcadmin.remote.local import Local
@@ -78,7 +78,7 @@ class HealthFolder:
 
     def _texts(self, nodes: Sequence[str], seconds_s: float) -> tuple[dict[str, dict[str, str]], str]:
         """node -> its text, or why there is none; and why nothing is known of the others."""
-        argv = (sys.executable, "-m", "hpcadmin.sweep.folder_child", str(self.folder), str(MAX_HEALTH_BYTES))
+        argv = module_argv("hpcadmin.sweep.folder_child", str(self.folder), str(MAX_HEALTH_BYTES))
         answer = Local().run("", argv, stdin="".join(f"{node}\n" for node in nodes).encode(), timeout_s=seconds_s,
                              limit=MAX_FOLDER_BYTES)
         why = f"{self.folder} does not answer within {seconds_s:g} s" if answer.timed_out else answer.error
