@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +19,7 @@ from hpcadmin.errors import UsageError
 from hpcadmin.remote.base import CommandResult
 from hpcadmin.slurm.client import Partition, SlurmNode
 from hpcadmin.slurm.states import node_state
+from hpcadmin.sweep import folder_child
 from hpcadmin.sweep.model import Result
 from hpcadmin.sweep.sources import HealthFolder, InTurn, Looks
 from hpcadmin.sweep.ways import DRAINED, SlurmHealth, SshHealth, Wish, json_of
@@ -221,14 +224,27 @@ def test_a_folder_that_hangs_costs_its_time_and_no_more(tmp_path: Path, monkeypa
     assert time.monotonic() - begun < 5
     assert [look.node for look in found.looks] == ["n1"]
     assert found.unmeasured == {"n2": f"{tmp_path} does not answer within 0.3 s"}
-    HealthFolder(tmp_path, 1, 0.1).check()          # it is a folder, as far as is known
+    assert HealthFolder(tmp_path, 1, 0.1).missing() == ""       # it is a folder, as far as is known
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     source = HealthFolder(tmp_path / "nothing", 1)
-    with pytest.raises(UsageError, match="is not a folder"):
-        source.check()
+    assert source.missing() == f"{tmp_path / 'nothing'} is not a folder"
     assert source.looks(["n1"], NOW).unmeasured == {"n1": f"{tmp_path / 'nothing'} is not a folder"}
+
+
+def test_a_folder_that_cannot_be_looked_into_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a server that was installed anew (ESTALE)."""
+    def stale(*_: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    (tmp_path / "n1.json").write_text(told("n1"))
+    monkeypatch.setattr(folder_child.sys, "argv", ["x", str(tmp_path), "1000"])
+    monkeypatch.setattr(folder_child.os, "scandir", stale)
+    folder_child.main()
+    assert json.loads(capsys.readouterr().out) == {"folder": "cannot be read: Stale file handle"}
+    monkeypatch.setattr(Path, "lstat", stale)
+    assert folder_child.read_one(tmp_path / "n1.json", 1000) == {"why": "cannot be read: Stale file handle"}
 
 
 def test_what_lies_in_the_working_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def command(ctx: click.Context, dry_run: bool, health: str | None, runs: tuple[s
     from hpcadmin.cli._sweep_alarms import tell_of, tell_unable, watch_of
     from hpcadmin.cli._sweep_sources import first_of, sources_of
     from hpcadmin.cli._sweep_text import print_report
-    from hpcadmin.errors import StoreError
+    from hpcadmin.errors import SiteError, StoreError
     from hpcadmin.site import load_site
     from hpcadmin.slurm.node_control import NodeControl
     from hpcadmin.sweep.alarms.config import read_alarms
@@ -48,7 +48,7 @@ def command(ctx: click.Context, dry_run: bool, health: str | None, runs: tuple[s
     try:
         report = sweep(sweep_dir(site), site.sweep, door, sources_of(site, health, runs, dry_run=dry_run),
                        dry_run=dry_run, first=first_of(site, door), watch=watch_of(channels))
-    except StoreError as exc:
+    except (StoreError, SiteError) as exc:
         if not dry_run:
             tell_unable(site, channels, str(exc))
         raise
