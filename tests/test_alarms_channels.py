@@ -129,6 +129,16 @@ def test_an_answer_that_is_no_yes(module, answer: str, tmp_path: Path) -> None:
     assert "SEKRET" not in str(caught.value) and "K3Y" not in str(caught.value)
 
 
+def test_what_is_for_this_host_goes_to_no_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A proxy would read the token of what may go without TLS because it does not leave the host."""
+    monkeypatch.setenv("TOKEN", "T0P")
+    with web() as server, web() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        webhook.send(webhook.Settings(url=server.url, token_env="TOKEN"), MESSAGE, 5)
+        assert len(server.bodies) == 1 and proxy.bodies == []
+
+
 @pytest.mark.parametrize("status", [301, 307, 400, 403, 404, 429, 500])
 def test_no_redirect_is_followed_and_no_address_told(status: int, tmp_path: Path) -> None:
     with web() as server:

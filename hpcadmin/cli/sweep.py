@@ -68,7 +68,8 @@ command.add_command(prometheus)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def undo(obj: dict[str, Any], run: str, dry_run: bool, as_json: bool) -> int:
-    """Take back what sweep RUN did (its id, the beginning of it, or last), where it is still as it was left.
+    """Take back what sweep RUN did, where it is still as it was left: its id, the beginning of it, or last, the last
+    that did something.
 
     A node that is undrained so is left alone until the check has passed once: it was a false alarm. The exit status is
     0 when all of it was undone, 1 when not, 4 when Slurm did not answer.
@@ -110,6 +111,6 @@ def show(obj: dict[str, Any], run: str, as_json: bool) -> int:
     from hpcadmin.sweep.night import sweep_dir
     from hpcadmin.sweep.undo import find_sweep
     entries = read_ledger(sweep_dir(load_site(obj["site"])))
-    found = find_sweep(fold(entries), run)
+    found = find_sweep(fold(entries), run, to_read=True)
     print_entries([entry for entry in entries if entry.run == found], as_json)
     return 0
