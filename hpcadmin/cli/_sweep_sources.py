@@ -48,10 +48,10 @@ def _ways(site: Site, health: str | None, *, dry_run: bool) -> list[Source]:
 
     from hpcadmin.errors import SiteError, UsageError
     from hpcadmin.remote.local import Local
-    from hpcadmin.site import locate
     from hpcadmin.slurm.choose import choose
     from hpcadmin.sweep.sources import HealthFolder
     from hpcadmin.sweep.ways import SlurmHealth, SshHealth, Wish
+    from hpcadmin.toml_text import locate
     sweep, slurm = site.sweep, site.slurm
     found: list[Source] = []
     folder = health or sweep.health_dir

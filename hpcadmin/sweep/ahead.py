@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hpcadmin.errors import HpcadminError, SiteError, UsageError
 from hpcadmin.registry import load_suite
-from hpcadmin.site import Site, locate
+from hpcadmin.site import Site
 from hpcadmin.sweep.alarms.config import from_environment, read_alarms
 from hpcadmin.sweep.sources import HealthFolder
+from hpcadmin.toml_text import locate
 
 
 def check_suite(site: Site) -> None:
