@@ -12,12 +12,13 @@ from typing import Any, Union
 
 from hpcadmin.errors import SiteError
 from hpcadmin.site_availability import AvailabilitySite, availability_problem, plain_table
-from hpcadmin.site_sweep import SweepSite, sweep_problem
+from hpcadmin.site_sweep import MOST_NICE, SweepSite, sweep_problem
 from hpcadmin.site_tools import ModulesSite, Tool, modules_problem, no_mpi, no_variable, tool_of, tool_problem
 from hpcadmin.site_topology import TopologySite
 from hpcadmin.toml_text import locate, read_toml
 
 Scalar = Union[str, int, float, bool]
+MOST_PRIORITY = 4_294_967_293           # sbatch's, as MOST_NICE
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,9 @@ class TableReader:
         found: SlurmSite = self.record(SlurmSite, self.table("slurm"), "slurm")
         if problem := no_mpi(found.mpi):
             raise self.error("slurm.mpi", problem)
+        for key, least, most in (("nice", -MOST_NICE, MOST_NICE), ("priority", 0, MOST_PRIORITY)):
+            if not least <= getattr(found, key) <= most:
+                raise self.error(f"slurm.{key}", f"must be {least} to {most}")
         return found
 
     def sweep(self) -> SweepSite:

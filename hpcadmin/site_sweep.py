@@ -11,9 +11,9 @@ KINDS = ("hardware", "node", "test", "network")
 WAYS = ("slurm", "ssh")
 LEAST = {"suite_minutes": 1, "strikes": 2, "strike_days": 1, "passes": 1, "passes_after_reboot": 1, "again_days": 1}
 MOST = 1_000_000                     # of any other number: what is larger is a slip, and overflows somewhere
-MOST_BY_KEY = {"nice": 2_147_483_645,         # sbatch's own
-               "strike_days": 3650, "again_days": 3650, "suite_minutes": 10_080, "health_hours": 8760,
-               "health_s": 3600, "answer_s": 3600}
+MOST_NICE = 2_147_483_645            # sbatch's own
+MOST_BY_KEY = {"nice": MOST_NICE, "strike_days": 3650, "again_days": 3650, "suite_minutes": 10_080,
+               "health_hours": 8760, "health_s": 3600, "answer_s": 3600}
 
 
 @dataclass(frozen=True)
