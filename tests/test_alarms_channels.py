@@ -392,3 +392,12 @@ def test_an_alert_ends_by_the_labels_that_it_began_with() -> None:
     over = alertmanager.alerts(State(200.0, "alpha", {}, ("node/n1",)), 30)
     assert begun[0]["labels"] == over[0]["labels"] and over[0]["endsAt"] == "1970-01-01T00:03:20.000Z"
     assert over[0]["startsAt"] <= over[0]["endsAt"]
+
+
+def test_what_is_critical_is_among_the_alerts_that_are_sent() -> None:
+    """After a night on which most nodes were bad, all of them are over at once."""
+    over = tuple(f"node/n{i}" for i in range(alertmanager.MAX_ALERTS))
+    problems = {key: Problem(key, "x", "text", since=1e9) for key in ("act/n1", "node/n9999", "slurm")}
+    found = alertmanager.alerts(State(1e9, "alpha", problems, over), 30)
+    assert len(found) == alertmanager.MAX_ALERTS
+    assert [alert["labels"]["subject"] for alert in found[:4]] == ["slurm", "act/n1", "node/n9999", "node/n0"]
