@@ -23,7 +23,8 @@ from hpcadmin.conf.existing.read import configure
 from hpcadmin.conf.render import RenderOptions, render
 from hpcadmin.inventory import save
 from hpcadmin.model import Core, Cpu, Fabric, FabricDevice, Gpu, Group, Inventory, Nic, Node, NumaNode, SwitchPort
-from hpcadmin.site import parse_site, parse_toml
+from hpcadmin.site import parse_site
+from hpcadmin.toml_text import parse_toml
 
 PORTS = 40          # nodes a leaf
 LEAVES = 16         # leaves a pod; as many spines

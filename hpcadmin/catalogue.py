@@ -19,7 +19,8 @@ from hpcadmin.check import Direction, Limit, Measurement
 from hpcadmin.errors import SiteError, StoreError
 from hpcadmin.records import from_plain
 from hpcadmin.resources import data_dir
-from hpcadmin.site import Site, parse_toml, read_raw
+from hpcadmin.site import Site
+from hpcadmin.toml_text import parse_toml, read_raw
 
 # What a limit may be in: a GB/s never judges a Gb/s, so a unit that no check measures in is a mistake.
 UNITS = ("Gb/s", "GB/s", "MB/s", "us", "s", "MiB", "%", "count", "TFLOP/s", "W", "C", "MHz", "ms", "msg/s", "Mpps",

@@ -19,9 +19,10 @@ from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.plan_pairs import WORDS as PAIR_WORDS
 from hpcadmin.plan_pairs import Pairs, pairs_of
 from hpcadmin.resources import data_dir
-from hpcadmin.site import Site, TableReader, locate, read_toml
+from hpcadmin.site import Site, TableReader
 from hpcadmin.site_tools import IN_CONTAINERS, Tool, layered, no_image, no_mpi, not_modules
 from hpcadmin.text import did_you_mean
+from hpcadmin.toml_text import locate, read_toml
 
 
 @dataclass(frozen=True)

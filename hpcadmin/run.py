@@ -9,12 +9,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hpcadmin.children import module_argv
 from hpcadmin.errors import EXIT_INTERRUPTED, HpcadminError, SlurmError, StoreError, UsageError
 from hpcadmin.registry import load_checks
 from hpcadmin.rejudge import changes, judge_again
@@ -207,8 +207,8 @@ def detach(path: Path, site_file: str | None, *, allow_root: bool) -> None:
     take(path).release()                    # UsageError when somebody watches it
     log = path / "validate.log"
     site = ["--site", os.path.abspath(site_file)] if site_file else []  # noqa: PTH100
-    argv = [sys.executable, "-m", "hpcadmin", *site, "validate", "--resume", str(path),
-            *(["--allow-root"] if allow_root else [])]
+    argv = module_argv("hpcadmin", *site, "validate", "--resume", str(path),
+                       *(["--allow-root"] if allow_root else []))
     try:
         with log.open("ab") as out:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)

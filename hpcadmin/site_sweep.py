@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,6 +9,11 @@ from typing import Any
 ACTIONS = ("drain", "comment", "tell")
 KINDS = ("hardware", "node", "test", "network")
 WAYS = ("slurm", "ssh")
+LEAST = {"suite_minutes": 1, "strikes": 2, "strike_days": 1, "passes": 1, "passes_after_reboot": 1, "again_days": 1}
+MOST = 1_000_000                     # of any other number: what is larger is a slip, and overflows somewhere
+MOST_NICE = 2_147_483_645            # sbatch's own
+MOST_BY_KEY = {"nice": MOST_NICE, "strike_days": 3650, "again_days": 3650, "suite_minutes": 10_080,
+               "health_hours": 8760, "health_s": 3600, "answer_s": 3600}
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,29 @@ def sweep_problem(sweep: SweepSite) -> tuple[str, str] | None:
             return "health_via", f"must be of {', '.join(WAYS)}"
     if not sweep.health_command or not all(sweep.health_command):
         return "health_command", "must be a list of words, the first the program"
-    least = {"suite_minutes": 1, "strikes": 2, "strike_days": 1, "passes": 1, "passes_after_reboot": 1, "again_days": 1}
+    return _number_problem(sweep) or _path_problem(sweep)
+
+
+def _number_problem(sweep: SweepSite) -> tuple[str, str] | None:
     for item in fields(sweep):
         value = getattr(sweep, item.name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        lowest = least.get(item.name, 0)
-        if not math.isfinite(value) or value < lowest:
+        lowest, most = LEAST.get(item.name, 0), MOST_BY_KEY.get(item.name, MOST)
+        if not value >= lowest:         # nor what is no number
             return item.name, f"must be at least {lowest}"
         if item.name in ("health_hours", "answer_s", "health_s") and value == 0:
             return item.name, "must be more than 0"
         if item.name.endswith("_percent") and value > 100:
             return item.name, "must be a percentage"
+        if value > most:
+            return item.name, f"must be at most {most}"
+    return None
+
+
+def _path_problem(sweep: SweepSite) -> tuple[str, str] | None:
+    suite = sweep.suite if "/" in sweep.suite or sweep.suite.endswith(".toml") else ""
+    for key, path in (("health_dir", sweep.health_dir), ("suite", suite)):
+        if path and path[0] not in "/~":
+            return key, "must be a whole path, from / or ~ on: the night is in another folder"
     return None

@@ -11,7 +11,7 @@ from hpcadmin.slurm.client import NoAnswerError
 from hpcadmin.slurm.node_records import NodeRecord
 from hpcadmin.slurm.states import NodeState, node_state
 from hpcadmin.sweep.model import Entry, Kind, Look, Result
-from hpcadmin.sweep.night import Diary, Report, sweep_with
+from hpcadmin.sweep.night import Diary, Report, Terms, run_id, sweep_with
 from hpcadmin.sweep.sources import Looks
 
 DAY_S = 86400.0
@@ -140,7 +140,7 @@ class Ledger:
 def night(slurm: FakeNodes, ledger: Ledger, looks: Sequence[Look], *, now: float = NIGHT, policy: SweepSite = FREE,
           dry_run: bool = False, unmeasured: tuple[str, ...] = ()) -> Report:
     diary = Diary(ledger.entries, None if dry_run else ledger)
-    return sweep_with(diary, policy, slurm, [Given(looks, unmeasured)], dry_run=dry_run, clock=lambda: now)
+    return sweep_with(diary, policy, slurm, [Given(looks, unmeasured)], Terms(run_id(now), lambda: now, dry_run))
 
 
 def acts(report: Report) -> dict[str, str]:

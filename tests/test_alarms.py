@@ -14,7 +14,7 @@ import pytest
 
 from hpcadmin import records
 from hpcadmin.errors import SiteError
-from hpcadmin.site import parse_site, read_toml
+from hpcadmin.site import parse_site
 from hpcadmin.sweep.alarms import config, tell
 from hpcadmin.sweep.alarms.config import Alarms, Common, Post, read_alarms
 from hpcadmin.sweep.alarms.model import AlarmError, Channel, Facts, Message, State
@@ -22,6 +22,7 @@ from hpcadmin.sweep.alarms.outbox import Mark, untold, wanted
 from hpcadmin.sweep.alarms.words import body, subject
 from hpcadmin.sweep.ledger_file import LedgerFile
 from hpcadmin.sweep.model import Change, Entry, Problem
+from hpcadmin.toml_text import read_toml
 
 DAY = 86400.0
 NOW = 1_790_000_000.0
@@ -283,7 +284,7 @@ def test_unable_and_test_messages(house: House) -> None:
     alarms = Alarms(house.posts)
     assert tell.unable("alpha", alarms, "disk full") == ()
     house.ears["b"].down = AlarmError("away")
-    assert tell.test("alpha", alarms) == ("b: away",)
+    assert tell.test("alpha", alarms) == {"a": "", "b": "away"}         # the board sends nothing
     assert "disk full" in subject(house.ears["a"].heard[0]) and house.ears["a"].heard[1].kind == "test"
 
 

@@ -129,6 +129,16 @@ def test_an_answer_that_is_no_yes(module, answer: str, tmp_path: Path) -> None:
     assert "SEKRET" not in str(caught.value) and "K3Y" not in str(caught.value)
 
 
+def test_what_is_for_this_host_goes_to_no_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A proxy would read the token of what may go without TLS because it does not leave the host."""
+    monkeypatch.setenv("TOKEN", "T0P")
+    with web() as server, web() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        webhook.send(webhook.Settings(url=server.url, token_env="TOKEN"), MESSAGE, 5)
+        assert len(server.bodies) == 1 and proxy.bodies == []
+
+
 @pytest.mark.parametrize("status", [301, 307, 400, 403, 404, 429, 500])
 def test_no_redirect_is_followed_and_no_address_told(status: int, tmp_path: Path) -> None:
     with web() as server:
@@ -382,3 +392,12 @@ def test_an_alert_ends_by_the_labels_that_it_began_with() -> None:
     over = alertmanager.alerts(State(200.0, "alpha", {}, ("node/n1",)), 30)
     assert begun[0]["labels"] == over[0]["labels"] and over[0]["endsAt"] == "1970-01-01T00:03:20.000Z"
     assert over[0]["startsAt"] <= over[0]["endsAt"]
+
+
+def test_what_is_critical_is_among_the_alerts_that_are_sent() -> None:
+    """After a night on which most nodes were bad, all of them are over at once."""
+    over = tuple(f"node/n{i}" for i in range(alertmanager.MAX_ALERTS))
+    problems = {key: Problem(key, "x", "text", since=1e9) for key in ("act/n1", "node/n9999", "slurm")}
+    found = alertmanager.alerts(State(1e9, "alpha", problems, over), 30)
+    assert len(found) == alertmanager.MAX_ALERTS
+    assert [alert["labels"]["subject"] for alert in found[:4]] == ["slurm", "act/n1", "node/n9999", "node/n0"]

@@ -257,7 +257,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         assert stand.run("alarms") == 0
         assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["webhook", "webhook", "never"]
         assert stand.run("alarms", "--test") == 0
-        assert [body["kind"] for body in server.bodies] == ["test"] and capsys.readouterr().err == ""
+        assert [body["kind"] for body in server.bodies] == ["test"] and capsys.readouterr() == ("webhook: sent\n", "")
+        assert stand.run("alarms", "--test", "--json") == 0
+        assert json.loads(capsys.readouterr().out) == [{"name": "webhook", "sent": True, "error": ""}]
+        del server.requests[1:]
         assert stand.run("alarms", "--digest") == 0
         assert stand.run("alarms", "--digest") == 0                 # once a day, and once that it is new
         assert [body["kind"] for body in server.bodies[1:]] == ["digest", "digest"]

@@ -11,7 +11,8 @@ from hpcadmin.catalogue import for_measurement, load_known, load_limits, read_li
 from hpcadmin.check import Direction, Limit, Measurement
 from hpcadmin.errors import SiteError
 from hpcadmin.registry import load_checks
-from hpcadmin.site import Site, parse_site, parse_toml
+from hpcadmin.site import Site, parse_site
+from hpcadmin.toml_text import parse_toml
 
 H100 = "NVIDIA H100 80GB HBM3"
 GOOD = """

@@ -199,6 +199,10 @@ RULES: list[tuple[str, str, str, str, str, dict[str, str]]] = [
     ("settings.health", "WRONG", "nothing is run", GPUS, LINES, {"head": HEAD + "HealthCheckInterval=60\n"}),
     ("settings.health", "NOTE", "CYCLE", GPUS, LINES, {
         "head": HEAD + "HealthCheckProgram=/usr/bin/nhc\nHealthCheckInterval=60\n"}),
+    ("settings.hook_time", "WRONG", "after 30 s", GPUS, LINES, {
+        "head": HEAD + "Prolog=/usr/sbin/hpcadmin-health-prolog\nPrologEpilogTimeout=30\n"}),
+    ("settings.hook_time", "WRONG", "after 59 s", GPUS, LINES, {
+        "head": HEAD + "Epilog=/etc/slurm/a\nEpilog=/usr/sbin/hpcadmin-health-epilog\nPrologEpilogTimeout=59\n"}),
     ("settings.return_to_service", "NOTE", "as soon as", GPUS, LINES, {"head": HEAD + "ReturnToService=2\n"}),
     ("settings.overrides", "WRONG", "believes the files", GPUS, LINES, {
         "head": HEAD + "SlurmdParameters=config_overrides\n"}),
@@ -235,6 +239,14 @@ def test_rule(row: tuple[str, str, str, str, str, dict[str, str]]) -> None:
             and words in f"{f.what} {f.means} {' '.join(f.right)}"]
     assert mine, told(found)
     assert mine[0].place is not None and mine[0].place.line > 0
+
+
+@looped("lines", ["Prolog=/usr/sbin/hpcadmin-health-prolog\nPrologEpilogTimeout=60",
+                  "Prolog=/usr/sbin/hpcadmin-health-prolog", "Prolog=/etc/slurm/prolog\nPrologEpilogTimeout=30",
+                  "Prolog=/usr/sbin/hpcadmin-health-prolog\nPrologEpilogTimeout=30\nPrologTimeout=90"])
+def test_a_prolog_that_has_its_time(lines: str) -> None:
+    found = findings(files(GPUS, LINES, head=f"{HEAD}{lines}\n"), NEW)
+    assert not [f for f in found if f.rule == "settings.hook_time"]
 
 
 def test_every_rule_of_files_has_its_row() -> None:

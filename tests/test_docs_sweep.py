@@ -10,11 +10,11 @@ import pytest
 
 from hpcadmin.cli import root, sweep
 from hpcadmin.cli._sweep_text import plain_report
-from hpcadmin.site import read_toml
 from hpcadmin.site_sweep import SweepSite
 from hpcadmin.sweep.model import CHANGED, DONE, NOT_DONE, PENDING, REFUSED, Act, Problem
 from hpcadmin.sweep.night import Report
 from hpcadmin.sweep.states import BASES, FLAGS, HARMLESS, SERVICE
+from hpcadmin.toml_text import read_toml
 
 TOP = Path(__file__).resolve().parent.parent
 TEXT = (TOP / "docs" / "sweep.md").read_text()

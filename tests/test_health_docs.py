@@ -10,7 +10,7 @@ import pytest
 from hpcadmin.health.node import config, load, main, watch
 from hpcadmin.health.node.api import MAX_REASON, MODES, REQUIRED, Param
 from hpcadmin.health.node.state import FOLDER
-from hpcadmin.site import parse_toml
+from hpcadmin.toml_text import parse_toml
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "health.md").read_text()
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "hpcadmin"
 LAYERS: dict[str, int] = {
     "__init__": 0, "errors": 0, "model": 0, "text": 0,
     "bus_order": 1, "check": 1, "gpu_types": 1, "hosts": 1, "resources": 1, "workbook": 1, "records": 1, "files": 1,
+    "children": 1, "toml_text": 1,
     "site": 2, "site_availability": 2, "site_sweep": 2, "site_topology": 2, "site_tools": 2, "rundata": 2,
     "acceptance_model": 2, "frames": 2, "checklib": 2, "state": 2,
     "inventory_file": 2,

@@ -3,7 +3,8 @@
 import pytest
 
 from hpcadmin.lab import conftext
-from hpcadmin.site import load_site, parse_toml
+from hpcadmin.site import load_site
+from hpcadmin.toml_text import parse_toml
 
 ADDRESSES = {"head": "10.200.0.1", "node01": "10.200.0.11"}
 

@@ -22,7 +22,7 @@ from hpcadmin.model import (
     SwitchPort,
 )
 from hpcadmin.order import Cable, Comparison, GroupOrder, Order
-from hpcadmin.site import read_toml
+from hpcadmin.toml_text import read_toml
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "order.toml"
 H100 = "NVIDIA H100 80GB HBM3"

@@ -145,6 +145,17 @@ def test_as_conf_render_has_written_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_hooks_as_conf_render_has_written_them(tmp_path: Path) -> None:
+    """[hooks] prolog of site.toml: the line is there already, and is not written twice."""
+    text = ("ClusterName=c\nSlurmctldHost=here\nHealthCheckProgram=/usr/sbin/hpcadmin-health\nHealthCheckInterval=60\n"
+            "Prolog=/usr/sbin/hpcadmin-health-prolog\nNodeName=n1 CPUs=1\n")
+    conf = Conf(tmp_path, text)
+    there = conf.bring(hpcadmin_prolog="true")
+    assert (there.status, there.changed) == (0, {"here": 0}), there.text
+    assert conf.path.read_text() == text
+
+
+@pytest.mark.deep
 def test_slurm_conf_of_the_vagrant_cluster(tmp_path: Path) -> None:
     """From what slurmd -C says, as scontrol reads it."""
     scontrol = program("scontrol")

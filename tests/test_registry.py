@@ -11,8 +11,9 @@ from hpcadmin.check import Context, NodeView, Role, Scope
 from hpcadmin.errors import SiteError, UsageError
 from hpcadmin.registry import load_checks, load_suite, site_for, suite_names
 from hpcadmin.resources import data_dir
-from hpcadmin.site import Site, parse_site, parse_toml
+from hpcadmin.site import Site, parse_site
 from hpcadmin.site_tools import Tool
+from hpcadmin.toml_text import parse_toml
 
 GOOD = """
 from hpcadmin.check import Check, Scope

@@ -60,6 +60,8 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     ("[cluster]\nname = 'a'\n[ssh]\nusr = 'x'\n", 4, "usr"),
     ("[slurm]\n\npartition = 7\n", 3, "partition"),
     ("[slurm]\nmpi = 'pmx'\n", 2, "slurm.mpi is 'pmx': must be pmix"),
+    ("[slurm]\nqos = 'q'\nnice = -2147483646\n", 3, "slurm.nice must be -2147483645 to 2147483645"),
+    ("[slurm]\npriority = 4294967294\n", 2, "slurm.priority must be 0 to 4294967293"),
     ("[env]\nA = 'a'\nSBATCH_X = 'b'\n", 3, "env.SBATCH_X is Slurm's or ours"),
     ("[env]\nA = 'a'\nB = 7\n", 3, "env.B must be a string of one line"),
     ("[modules]\nload = ['a', '$(id)']\n", 2, "modules.load has '$(id)'"),

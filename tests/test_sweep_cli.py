@@ -164,6 +164,37 @@ def test_what_cannot_be_asked(stand: Stand, capsys: pytest.CaptureFixture[str], 
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_that_is_none_is_told_with_its_line_and_by_the_alarms(stand: Stand,
+                                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody reads the exit status of a night."""
+    mail = stand.folder / "sendmail"
+    mail.write_text(f"#!/bin/sh\ncat >>{stand.folder}/mails\n")
+    mail.chmod(0o755)
+    site = stand.folder / "site.toml"
+    site.write_text(f'[sweep]\nresume = true\nhealth_dir = "{stand.folder}/gone"\n[sweep.alarms.mail]\n'
+                    f'to = ["root"]\nsendmail = "{mail}"\n')
+    said = f"{site}:3: sweep.health_dir: {stand.folder}/gone is not a folder"
+    assert stand.run("--dry-run") == 2
+    assert said in capsys.readouterr().err and not (stand.folder / "mails").exists()
+    assert stand.run() == 2
+    assert said in capsys.readouterr().err
+    assert "sweep could not begin" in (stand.folder / "mails").read_text()
+    assert not (stand.folder / "asked").exists()
+    assert stand.run("--health", "/nowhere") == 2
+    assert "--health: /nowhere is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_suite_that_there_is_not_is_told_with_its_line(stand: Stand, capsys: pytest.CaptureFixture[str],
+                                                         dry: bool) -> None:
+    site = stand.folder / "site.toml"
+    site.write_text(f'[sweep]\nhealth_dir = "{stand.folder}/health"\nsuite = "nihgtly"\n')
+    stand.health(n1="", n2="")
+    assert stand.run(*(["--dry-run"] if dry else [])) == 3
+    out = capsys.readouterr().out
+    assert f"problem begins: suite nihgtly was not run: {site}:3: sweep.suite: unknown suite 'nihgtly'" in out
+
+
 def test_an_empty_ledger_is_listed(stand: Stand, capsys: pytest.CaptureFixture[str]) -> None:
     assert stand.run("list", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"sweeps": [], "drained": []}

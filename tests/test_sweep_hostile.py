@@ -124,6 +124,16 @@ def test_an_empty_name_undoes_nothing(tmp_path: Path) -> None:
     assert find_sweep(fold(read_ledger(tmp_path)), "s2")
 
 
+def test_the_last_sweep_is_read_also_where_it_did_nothing(tmp_path: Path) -> None:
+    """What is undone is the last that did something."""
+    with pytest.raises(UsageError, match="there was no sweep yet"):
+        find_sweep(fold([]), "last", to_read=True)
+    slurm = begun(tmp_path)
+    quiet = sweep(tmp_path, FREE, slurm, [Given([])], clock=lambda: NIGHT + 60).run
+    history = fold(read_ledger(tmp_path))
+    assert find_sweep(history, "last", to_read=True) == quiet != find_sweep(history, "last")
+
+
 def test_an_undo_that_slurm_ends_says_what_was_not_tried(tmp_path: Path) -> None:
     slurm = begun(tmp_path)
     slurm.at = no_answer("undrain n1")

@@ -12,7 +12,7 @@ from history_models import condition, node
 from sweep_models import NIGHT, FakeNodes, KilledError, Ledger, no_answer
 
 from hpcadmin.check import Status, Subject, Verdict
-from hpcadmin.errors import SlurmError
+from hpcadmin.errors import SlurmError, StoreError
 from hpcadmin.history import Change
 from hpcadmin.history_trend import Drift
 from hpcadmin.run_session import Request
@@ -202,8 +202,11 @@ class Night:
     asked: list[Request] = field(default_factory=list)
     fails: str = ""
     status: int = 0
+    full: bool = False
 
     def validate(self, request: Request) -> tuple[Path, int]:
+        if self.full:
+            raise StoreError("cannot be written: No space left on device", where="run")
         if self.fails:
             raise SlurmError(self.fails)
         self.asked.append(request)
@@ -215,7 +218,7 @@ class Night:
     def go(self, diary: Diary, night: int = 700_000) -> Ran:
         slurm = Slurm(self.states)
         made = Nightly(Site(sweep=self.policy), lambda: slurm, self.nodes, self.validate, "root",   # type: ignore[arg-type, return-value]
-                       lambda seconds: self.nodes.settle())
+                       lambda seconds: self.nodes.settle(), 1000)
         return made.go(diary, "s9", night, NIGHT)
 
 
@@ -257,6 +260,7 @@ def test_nobody_is_idle(tmp_path: Path) -> None:
     night = Night(tmp_path, Reserving(FakeNodes.of(*NAMES).nodes), dict.fromkeys(NAMES, "ALLOCATED"))
     found = night.go(Diary([], None))
     assert (night.asked, found.notes, found.problems) == ([], ("no node is idle: nothing is tested",), ())
+    assert found.unknown == ("suite",)              # whether it would have run
 
 
 def test_without_a_suite_slurm_is_not_asked(tmp_path: Path) -> None:
@@ -271,6 +275,7 @@ def test_no_answer_no_test(tmp_path: Path) -> None:
     found = night.go(Diary(drained(), None))
     assert night.asked == []
     assert found.notes[0].startswith("nothing was tested")
+    assert found.unknown == ("suite",)
 
 
 def test_a_drained_node_is_tested_in_its_reservation(tmp_path: Path) -> None:
@@ -295,6 +300,20 @@ def test_a_check_that_the_suite_lacks_is_left_to_a_person(tmp_path: Path) -> Non
 def test_that_it_cannot_be_run_is_told(tmp_path: Path) -> None:
     found = Night(tmp_path, Reserving(FakeNodes.of(*NAMES).nodes), IDLE, fails="root may not").go(Diary([], None))
     assert [(p.key, p.text) for p in found.problems] == [("suite", "suite nightly was not run: root may not")]
+
+
+def test_a_run_that_cannot_be_written_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    nodes = cluster()
+    nodes.reservations.clear()
+    night = Night(tmp_path, nodes, IDLE, full=True)
+    entries = [replace(entry, checks=("test/mpi_pingpong",), partners={"test/mpi_pingpong": ("n2",)})
+               if entry.kind == "intent" else entry for entry in drained()]
+    diary = Diary(entries, None)
+    found = night.go(diary)
+    assert [(p.key, p.text) for p in found.problems] == [
+        ("suite", "suite nightly was not run: run: cannot be written: No space left on device")]
+    assert any("n1 could not be tested again: run: cannot be written" in note for note in found.notes)
+    assert open_guards(diary.entries) == [] and nodes.reservations == {} and "DRAIN" in nodes.nodes["n1"].state.flags
 
 
 def test_nodes_that_cannot_be_released_are_told(tmp_path: Path) -> None:

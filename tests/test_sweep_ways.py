@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from hpcadmin.children import module_argv
 from hpcadmin.errors import UsageError
 from hpcadmin.remote.base import CommandResult
 from hpcadmin.slurm.client import Partition, SlurmNode
 from hpcadmin.slurm.states import node_state
+from hpcadmin.sweep import folder_child
 from hpcadmin.sweep.model import Result
 from hpcadmin.sweep.sources import HealthFolder, InTurn, Looks
 from hpcadmin.sweep.ways import DRAINED, SlurmHealth, SshHealth, Wish, json_of
@@ -220,21 +224,52 @@ def test_a_folder_that_hangs_costs_its_time_and_no_more(tmp_path: Path, monkeypa
     assert time.monotonic() - begun < 5
     assert [look.node for look in found.looks] == ["n1"]
     assert found.unmeasured == {"n2": f"{tmp_path} does not answer within 0.3 s"}
-    HealthFolder(tmp_path, 1, 0.1).check()          # it is a folder, as far as is known
+    assert HealthFolder(tmp_path, 1, 0.1).missing() == ""       # it is a folder, as far as is known
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     source = HealthFolder(tmp_path / "nothing", 1)
-    with pytest.raises(UsageError, match="is not a folder"):
-        source.check()
+    assert source.missing() == f"{tmp_path / 'nothing'} is not a folder"
     assert source.looks(["n1"], NOW).unmeasured == {"n1": f"{tmp_path / 'nothing'} is not a folder"}
+
+
+def test_a_folder_that_cannot_be_looked_into_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a server that was installed anew (ESTALE)."""
+    def stale(*_: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    (tmp_path / "n1.json").write_text(told("n1"))
+    monkeypatch.setattr(folder_child.sys, "argv", ["x", str(tmp_path), "1000"])
+    monkeypatch.setattr(folder_child.os, "scandir", stale)
+    folder_child.main()
+    assert json.loads(capsys.readouterr().out) == {"folder": "cannot be read: Stale file handle"}
+    monkeypatch.setattr(Path, "lstat", stale)
+    assert folder_child.read_one(tmp_path / "n1.json", 1000) == {"why": "cannot be read: Stale file handle"}
+
+
+def test_what_lies_in_the_working_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever types `hpcadmin sweep` in a folder that others may write to; root's home, which has a folder hpcadmin."""
+    there = tmp_path / "there"
+    (there / "hpcadmin" / "sweep").mkdir(parents=True)
+    for name in ("json.py", "os.py", "runpy.py", "hpcadmin/__init__.py", "hpcadmin/sweep/__init__.py"):
+        (there / name).write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    health = tmp_path / "health"
+    health.mkdir()
+    (health / "n1.json").write_text(told("n1"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+    monkeypatch.chdir(there)
+    assert [look.node for look in HealthFolder(health, 1).looks(["n1"], NOW).looks] == ["n1"]
+    assert not (tmp_path / "run").exists()
+    done = subprocess.run(module_argv("hpcadmin", "--version"), capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("hpcadmin, version ")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_child_takes_nothing_but_names(tmp_path: Path) -> None:
     """A pipe, a link, a file that is too large, a name that is a path."""
     (tmp_path / "big.json").write_text("x" * 200)
     (tmp_path / "link.json").symlink_to("/etc/passwd")
-    done = subprocess.run([sys.executable, "-m", "hpcadmin.sweep.folder_child", str(tmp_path), "100"],
+    done = subprocess.run(module_argv("hpcadmin.sweep.folder_child", str(tmp_path), "100"),
                           input="big\nlink\nno\n",
                           capture_output=True, text=True, timeout=30, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -19,7 +19,7 @@ def problem_lines(problems: Sequence[Problem], site: Site) -> list[str]:
 
 
 def problem_line(problem: Problem, site: Site) -> str:
-    from hpcadmin.site import locate
+    from hpcadmin.toml_text import locate
     where = f"{problem.node}: " if problem.node else ""
     if problem.key and site.source:
         where = f"{locate(site.source, problem.key)}: {where}"

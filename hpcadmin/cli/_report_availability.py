@@ -42,7 +42,8 @@ def availability_command(obj: dict[str, str | None], asked: Asked) -> int:
     """The exit status: 0 the line is met, 1 it is not, 3 it is not shown."""
     from hpcadmin.availability.period import period_of, quarter_of, this_quarter, zone_of
     from hpcadmin.records import without_gc
-    from hpcadmin.site import load_site, locate
+    from hpcadmin.site import load_site
+    from hpcadmin.toml_text import locate
     site = load_site(obj["site"])
     zone = zone_of(site.availability.zone, locate(site.source, "availability.zone") if site.source else "")
     answers = _kept(asked.events) if asked.events else None

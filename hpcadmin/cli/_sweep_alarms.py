@@ -38,17 +38,26 @@ def alarms(obj: dict[str, Any], act: str | None, as_json: bool) -> int:
     elif act and not found.posts:
         raise UsageError("there is no channel", where=site.source or None, hint="[sweep.alarms] names them")
     if act == "test":
-        said = door.test(site.cluster.name, found)
-    elif act:
-        said = door.tell(sweep_dir(site), site.cluster.name, found, digest=act == "digest")
-    else:
-        said = ()
+        return _print_test(door.test(site.cluster.name, found), [post.name for post in found.posts], as_json)
+    said = door.tell(sweep_dir(site), site.cluster.name, found, digest=act == "digest") if act else ()
     _say(said)
-    if act != "test":
-        rows = door.standing(sweep_dir(site), found)
-        _print(rows, as_json)
-        return EXIT_UNREACHABLE if said or any(row["failing_since"] for row in rows) else EXIT_OK
-    return EXIT_UNREACHABLE if said else EXIT_OK
+    rows = door.standing(sweep_dir(site), found)
+    _print(rows, as_json)
+    return EXIT_UNREACHABLE if said or any(row["failing_since"] for row in rows) else EXIT_OK
+
+
+def _print_test(answers: dict[str, str], names: list[str], as_json: bool) -> int:
+    """Those that send no messages are not tested, and that is said: --tell shows by them what there is."""
+    from hpcadmin.records import dumps
+    if as_json:
+        click.echo(dumps([{"name": name, "sent": answers.get(name) == "", "error": answers.get(name, "")}
+                          for name in names], indent=1))
+    else:
+        for name in names:
+            if not answers.get(name):
+                click.echo(f"{name}: {'sent' if name in answers else 'sends no message; --tell has it show all'}")
+        _say(tuple(f"{name}: {error}" for name, error in answers.items() if error))
+    return EXIT_UNREACHABLE if any(answers.values()) else EXIT_OK
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -84,6 +84,7 @@ def _wanted(site_file: str | None, root: Path, options: dict[str, Any]) -> Wante
 
     from hpcadmin.site import Site, load_site
     from hpcadmin.sweep import install_write
+    from hpcadmin.sweep.ahead import ahead
     from hpcadmin.sweep.install import CRON_WAY, SYSTEMD, Wanted, check, search_path
     way = options["way"]
     if way == "auto":
@@ -109,6 +110,8 @@ def _wanted(site_file: str | None, root: Path, options: dict[str, Any]) -> Wante
         install_write.trusted(wanted.program, "--command", user.pw_uid)
         if wanted.site:
             install_write.trusted(wanted.site, "--site", user.pw_uid)
+        for line in ahead(site, user.pw_uid):
+            click.echo(f"hpcadmin: {line}", err=True)
     return wanted
 
 

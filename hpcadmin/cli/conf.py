@@ -101,7 +101,7 @@ def output_folder(name: str, site: Site) -> Path:
 
 
 def conf_dir(site: Site) -> str:
-    from hpcadmin.site import locate
+    from hpcadmin.toml_text import locate
     name = site.slurm.conf_dir
     if not name.startswith("/"):
         raise UsageError(f"[slurm] conf_dir = {name!r} is not an absolute path",

@@ -104,7 +104,8 @@ def _entries_of(file: str) -> list[Entry | SiteError]:
     from pathlib import Path
 
     from hpcadmin.catalogue import read_entries, site_entries
-    from hpcadmin.site import load_site, read_toml
+    from hpcadmin.site import load_site
+    from hpcadmin.toml_text import read_toml
     path = Path(file)
     if set(read_toml(path)) <= {"limit", "known"} and path.name != "site.toml":
         return list(read_entries(path.resolve() if path.resolve().parent.name == "limits" else path))

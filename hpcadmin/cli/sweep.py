@@ -37,7 +37,7 @@ def command(ctx: click.Context, dry_run: bool, health: str | None, runs: tuple[s
     from hpcadmin.cli._sweep_alarms import tell_of, tell_unable, watch_of
     from hpcadmin.cli._sweep_sources import first_of, sources_of
     from hpcadmin.cli._sweep_text import print_report
-    from hpcadmin.errors import StoreError
+    from hpcadmin.errors import SiteError, StoreError
     from hpcadmin.site import load_site
     from hpcadmin.slurm.node_control import NodeControl
     from hpcadmin.sweep.alarms.config import read_alarms
@@ -48,7 +48,7 @@ def command(ctx: click.Context, dry_run: bool, health: str | None, runs: tuple[s
     try:
         report = sweep(sweep_dir(site), site.sweep, door, sources_of(site, health, runs, dry_run=dry_run),
                        dry_run=dry_run, first=first_of(site, door), watch=watch_of(channels))
-    except StoreError as exc:
+    except (StoreError, SiteError) as exc:
         if not dry_run:
             tell_unable(site, channels, str(exc))
         raise
@@ -68,7 +68,8 @@ command.add_command(prometheus)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def undo(obj: dict[str, Any], run: str, dry_run: bool, as_json: bool) -> int:
-    """Take back what sweep RUN did (its id, the beginning of it, or last), where it is still as it was left.
+    """Take back what sweep RUN did, where it is still as it was left: its id, the beginning of it, or last, the last
+    that did something.
 
     A node that is undrained so is left alone until the check has passed once: it was a false alarm. The exit status is
     0 when all of it was undone, 1 when not, 4 when Slurm did not answer.
@@ -110,6 +111,6 @@ def show(obj: dict[str, Any], run: str, as_json: bool) -> int:
     from hpcadmin.sweep.night import sweep_dir
     from hpcadmin.sweep.undo import find_sweep
     entries = read_ledger(sweep_dir(load_site(obj["site"])))
-    found = find_sweep(fold(entries), run)
+    found = find_sweep(fold(entries), run, to_read=True)
     print_entries([entry for entry in entries if entry.run == found], as_json)
     return 0

@@ -23,8 +23,8 @@ from hpcadmin.errors import SiteError, StoreError, UsageError
 from hpcadmin.files import read_bounded
 from hpcadmin.hosts import expand
 from hpcadmin.records import from_plain
-from hpcadmin.site import parse_toml
 from hpcadmin.text import did_you_mean
+from hpcadmin.toml_text import parse_toml
 
 KINDS = {"nodes": coverage.NODES, "gpus": coverage.GPUS, "ports": coverage.PORTS, "paths": coverage.PATHS}
 MAX_BYTES = 1024 * 1024

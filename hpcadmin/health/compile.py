@@ -13,7 +13,7 @@ from hpcadmin.files import read_bounded
 from hpcadmin.health.node import config, load, masks
 from hpcadmin.health.node.api import BadConfig, Check
 from hpcadmin.order._lines import Lines
-from hpcadmin.site import MAX_TOML_BYTES, parse_toml
+from hpcadmin.toml_text import MAX_TOML_BYTES, parse_toml
 
 TOP_KEYS = ("check", "checks", "tools")
 

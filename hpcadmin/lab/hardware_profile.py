@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcadmin.errors import LabError, StoreError
 from hpcadmin.records import from_plain
-from hpcadmin.site import read_toml
+from hpcadmin.toml_text import read_toml
 
 PROFILES = Path(__file__).resolve().parent / "profiles"
 DRIVER = "550.90.12"

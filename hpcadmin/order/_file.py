@@ -22,7 +22,7 @@ from hpcadmin.order._records import (
     NicOrder,
     Order,
 )
-from hpcadmin.site import MAX_TOML_BYTES, parse_toml
+from hpcadmin.toml_text import MAX_TOML_BYTES, parse_toml
 
 _LISTS: Mapping[str, Any] = {"gpus": GpuOrder, "nics": NicOrder, "disks": DiskOrder}
 _TABLES: Mapping[str, Any] = {"cpu": CpuOrder, "memory": MemoryOrder}

@@ -9,10 +9,11 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from hpcadmin.errors import SiteError
-from hpcadmin.site import Site, locate
+from hpcadmin.site import Site
 from hpcadmin.slurm.client import Client
 from hpcadmin.slurm.command_line import TIMEOUT_S, CommandLine
 from hpcadmin.slurm.pyslurm_backend import Pyslurm, PyslurmBackend
+from hpcadmin.toml_text import locate
 
 BACKENDS = ("auto", "command", "pyslurm")
 

@@ -13,8 +13,12 @@ from hpcadmin.files import read_bounded
 
 
 def read_one(path: Path, limit: int) -> dict[str, str]:
-    if not os.path.lexists(path):
+    try:
+        path.lstat()
+    except FileNotFoundError:
         return {"why": "no result"}
+    except OSError as exc:
+        return {"why": f"cannot be read: {exc.strerror}"}
     try:
         raw = read_bounded(path, limit=limit + 1)
     except StoreError as exc:
@@ -24,10 +28,21 @@ def read_one(path: Path, limit: int) -> dict[str, str]:
     return {"text": raw.decode("utf-8", "replace")}
 
 
+def unusable(folder: Path) -> str:
+    """A folder that cannot be looked into is not an empty one."""
+    try:
+        os.scandir(folder).close()
+    except (FileNotFoundError, NotADirectoryError):
+        return "is not a folder"
+    except OSError as exc:
+        return f"cannot be read: {exc.strerror}"
+    return ""
+
+
 def main() -> None:
     folder, limit = Path(sys.argv[1]), int(sys.argv[2])
-    if not folder.is_dir():
-        print(json.dumps({"folder": "is not a folder"}), flush=True)
+    if why := unusable(folder):
+        print(json.dumps({"folder": why}), flush=True)
         return
     for line in sys.stdin:
         name = line.rstrip("\n")

@@ -161,6 +161,7 @@ class Seen:
     unmeasured: Mapping[str, str] = field(default_factory=dict)     # node -> why nothing is known of its health
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()      # beside what is decided about nodes
+    unknown: tuple[str, ...] = ()           # beginnings of keys of problems that may go on or not
 
 
 def night_of(time: float) -> int:

@@ -25,8 +25,9 @@ from hpcadmin.sweep.ledger_file import LedgerFile, SweepLock, read_ledger
 from hpcadmin.sweep.model import PENDING, Act, Change, Decision, Entry, Look, Problem, Result, Seen, night_of
 from hpcadmin.sweep.problems import Watched, changes, problems, slurm_problem
 from hpcadmin.sweep.reconcile import changed_by_others, pending_outcomes, strange
-from hpcadmin.sweep.sources import Source, gather
+from hpcadmin.sweep.sources import Looks, Source, gather
 from hpcadmin.sweep.states import in_service
+from hpcadmin.text import plural
 
 CLOCK_S = 600.0             # that the clock may have been put back without a word
 First = Callable[["Diary", str, int, float], Source]
@@ -115,16 +116,26 @@ def sweep(folder: Path, policy: SweepSite, door: Door, sources: Sequence[Source]
         run = run_id(begun)
         if first is not None and not dry_run:
             sources = [*sources, first(diary, run, night_of(begun), begun)]
-        return sweep_with(diary, policy, door, sources, dry_run=dry_run, clock=clock, stale=stale, watch=watch, run=run)
+        return sweep_with(diary, policy, door, sources, Terms(run, clock, dry_run, stale, watch))
 
 
-def sweep_with(diary: Diary, policy: SweepSite, door: Door, sources: Sequence[Source], *, dry_run: bool,
-               clock: Callable[[], float], stale: str = "", watch: Watch | None = None, run: str = "") -> Report:
-    now = clock()
-    run, night = run or run_id(now), night_of(now)
+@dataclass(frozen=True)
+class Terms:
+    """Of one sweep. run: its id. stale: who held the lock and was killed. watch: looks at what is only told."""
+
+    run: str
+    clock: Callable[[], float]
+    dry_run: bool = False
+    stale: str = ""
+    watch: Watch | None = None
+
+
+def sweep_with(diary: Diary, policy: SweepSite, door: Door, sources: Sequence[Source], terms: Terms) -> Report:
+    now, run, clock, dry_run = terms.clock(), terms.run, terms.clock, terms.dry_run
+    night = night_of(now)
     before = diary.history()
     told_before = dict(before.problems)
-    notes = _notes(diary.entries, before, stale, now)
+    notes = _notes(diary.entries, before, terms.stale, now)
     diary.write(Entry("begin", now, run, night, text="; ".join(notes)))
     try:
         nodes = answered(door, policy.answer_s)
@@ -138,14 +149,14 @@ def sweep_with(diary: Diary, policy: SweepSite, door: Door, sources: Sequence[So
     if others := strange(nodes, history):
         notes.append(f"{fold_nodes(others)}: drained with a reason like ours that this ledger does not know: by a "
                      "sweep of another host or of a ledger that was lost, or taken over; a person resumes them")
-    expected = {record.name for record in nodes if in_service(record)} | set(history.ours)
-    seen = Seen(nodes, looks.looks, {n: why for n, why in looks.unmeasured.items() if n in expected}, looks.notes,
-                looks.problems)
+    seen = seen_of(nodes, looks, history)
+    if looks.looked and (nothing := unseen(seen)):
+        notes.append(f"nothing is known of {plural(len(nothing), 'node')} in service: {fold_nodes(nothing)}")
     diary.write(*(_entry_of(look, now, run) for look in worth_keeping(history, looks.looks)))
     plan = decide(seen, policy, history, now, run)
     done = {} if dry_run else _do(plan, Hand(door, diary, run, history, clock=clock, policy=policy))
     found = problems(plan, done, seen, history.missed(night), now)
-    watched = watch(looks.looks, now) if watch is not None else Watched(unknown=("look/",))
+    watched = terms.watch(looks.looks, now) if terms.watch is not None else Watched(unknown=("look/",))
     found.update(watched.problems)
     told = changes(told_before, found, seen, watched.unknown_of(before.problems))
     _keep(diary, told, clock(), run)
@@ -154,6 +165,22 @@ def sweep_with(diary: Diary, policy: SweepSite, door: Door, sources: Sequence[So
     return Report(run, night, dry_run, status, plan, done, told, found,
                   (*notes, *looks.notes, *watched.notes), looks=len(looks.looks), nodes=nodes, time=now,
                   watched=watched)
+
+
+def seen_of(nodes: tuple[NodeRecord, ...], looks: Looks, history: History) -> Seen:
+    """Of nodes that others have taken out of service no results are missed; of those Slurm is unclear about, yes."""
+    expected = {record.name for record in nodes if in_service(record)} | set(history.ours)
+    unmeasured = {node: why for node, why in looks.unmeasured.items() if node in expected}
+    unmeasured.update((record.name, record.unclear) for record in nodes if record.unclear)
+    return Seen(nodes, looks.looks, unmeasured, looks.notes, looks.problems,
+                looks.unknown if looks.looked else (*looks.unknown, "unmeasured"))
+
+
+def unseen(seen: Seen) -> list[str]:
+    """Nodes in service of which no source has told anything, nor why not: where there are only tests, those that were
+    not tested."""
+    known = {name for look in seen.looks for name in (look.node, look.partner)} | set(seen.unmeasured)
+    return sorted(record.name for record in seen.nodes if in_service(record) and record.name not in known)
 
 
 def answered(door: Nodes, late_s: float) -> tuple[NodeRecord, ...]:
@@ -237,6 +264,6 @@ def exit_status(found: Mapping[str, Problem], done: Mapping[str, Done], seen: Se
         return EXIT_FAILED
     if "suite" in found:
         return EXIT_INCOMPLETE
-    if not looked or seen.unmeasured or any(look.result is Result.UNKNOWN for look in seen.looks):
+    if not looked or seen.unmeasured or unseen(seen) or any(look.result is Result.UNKNOWN for look in seen.looks):
         return EXIT_INCOMPLETE
     return EXIT_OK

@@ -19,6 +19,7 @@ from hpcadmin.run_session import Request
 from hpcadmin.site import Site
 from hpcadmin.slurm.client import Client
 from hpcadmin.store_marks import SWEEP_TAG, change_marks, with_tags
+from hpcadmin.sweep.ahead import untested
 from hpcadmin.sweep.guard import Guard, Keeper, Pages, Retest, open_guards, to_retest
 from hpcadmin.sweep.model import Entry, Problem
 from hpcadmin.sweep.night import answered
@@ -33,11 +34,17 @@ Validate = Callable[[Request], tuple[Path, int]]
 
 @dataclass(frozen=True)
 class Ran:
-    """What the tests of a night left: the runs, what to say, what is wrong with the testing itself."""
+    """What the tests of a night left: the runs, what to say, what is wrong with the testing itself, and what of that is
+    not known tonight (as in Looks)."""
 
     runs: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class _RunError(HpcadminError):
+    """A run of tests could not be kept."""
 
 
 @dataclass
@@ -50,6 +57,7 @@ class Nightly:
     validate: Validate
     user: str = field(default_factory=lambda: pwd.getpwuid(os.geteuid()).pw_name)    # not what $LOGNAME says
     sleep: Callable[[float], None] = time.sleep
+    uid: int = field(default_factory=os.geteuid)
 
     def go(self, diary: Pages, run: str, night: int, now: float) -> Ran:
         """Raises nothing but what the ledger does: where no test can be run, that is a problem that is told."""
@@ -62,17 +70,20 @@ class Nightly:
         except HpcadminError as exc:
             left = open_guards(diary.entries)
             return Ran(notes=(f"nothing was tested: {exc}",),
-                       problems=(_held(left, str(exc), now),) if left else ())
+                       problems=(_held(left, str(exc), now),) if left else (), unknown=("suite",))
         try:
             notes += guard.put_right()
         except StoreError:
             raise
         except HpcadminError as exc:
-            return Ran(problems=(_held(open_guards(diary.entries), str(exc), now),))
+            return Ran(problems=(_held(open_guards(diary.entries), str(exc), now),), unknown=("suite",))
         if not sweep.suite:
             return Ran(notes=tuple(notes))
+        if why := untested(self.site, self.uid):
+            return Ran(notes=tuple(notes), problems=(suite_problem(sweep.suite, why, now),))
         runs: list[Path] = []
         problems: list[Problem] = []
+        unknown: tuple[str, ...] = ()
         try:
             chosen = self._chosen()
             idle = [node.name for node in chosen.nodes]
@@ -83,18 +94,16 @@ class Nightly:
             request = self._request(chosen, night)
             if request is None:
                 notes.append("no node is idle: nothing is tested")
+                unknown = ("suite",)
             else:
                 runs.append(self._run(request))
         except StoreError:
             raise
         except HpcadminError as exc:
-            why = printable(str(exc))
-            # Numbers are of jobs and times: another one is no news.
-            signature = f"not run: {re.sub('[0-9]+', '#', why)[:200]}"
-            problems.append(Problem("suite", signature, f"suite {sweep.suite} was not run: {why}", since=now))
+            problems.append(suite_problem(sweep.suite, str(exc), now))
         if left := open_guards(diary.entries):
             problems.append(_held(left, "they could not be released", now))
-        return Ran(tuple(runs), tuple(notes), tuple(problems))
+        return Ran(tuple(runs), tuple(notes), tuple(problems), unknown)
 
     def _chosen(self) -> Selection:
         slurm, sweep, client = self.site.slurm, self.site.sweep, self.client()
@@ -140,11 +149,22 @@ class Nightly:
             return []
 
     def _run(self, request: Request) -> Path:
-        folder, status = self.validate(request)
-        change_marks(folder, lambda marks: with_tags(marks, (SWEEP_TAG,), ()))
+        """A run folder that cannot be written is no fault of the ledger: the sweep goes on."""
+        try:
+            folder, status = self.validate(request)
+            change_marks(folder, lambda marks: with_tags(marks, (SWEEP_TAG,), ()))
+        except StoreError as exc:
+            raise _RunError(exc.what, where=exc.where, hint=exc.hint) from exc
         if status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         return folder
+
+
+def suite_problem(suite: str, why: str, now: float = 0.0) -> Problem:
+    """Numbers are of jobs, lines and times: another one is no news."""
+    why = printable(why)
+    signature = f"not run: {re.sub('[0-9]+', '#', why)[:200]}"
+    return Problem("suite", signature, f"suite {suite} was not run: {why}", since=now)
 
 
 def _held(left: Sequence[Entry], why: str, now: float) -> Problem:
@@ -165,4 +185,5 @@ class NightLooks:
         parts = [RunVerdicts(folder, self.days, measured=True).looks(nodes, now) for folder in self.tested.runs]
         return Looks(tuple(look for part in parts for look in part.looks),
                      notes=(*self.tested.notes, *(note for part in parts for note in part.notes)),
-                     problems=self.tested.problems, looked=bool(self.tested.runs))
+                     problems=self.tested.problems, looked=any(part.looked for part in parts),
+                     unknown=self.tested.unknown)

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpcadmin.hosts import fold
+from hpcadmin.errors import UsageError
+from hpcadmin.hosts import expand, fold
 from hpcadmin.sweep.act import Done
 from hpcadmin.sweep.decide import Plan
 from hpcadmin.sweep.model import DONE, Act, Change, Decision, Kind, Problem, Result, Seen, night_name
@@ -90,14 +91,22 @@ def _phase(decision: Decision, result: Done | None) -> str:
     return _PHASES.get(decision.act, "")
 
 
+def _nodes(folded: str, otherwise: Iterable[str]) -> Iterable[str]:
+    """otherwise: of a list that was cut off."""
+    try:
+        return expand(folded)
+    except UsageError:
+        return otherwise
+
+
 def slurm_problem(text: str, now: float) -> Problem:
     return Problem("slurm", "no answer", f"nothing is done: {text}", since=now)
 
 
 def changes(before: Mapping[str, Problem], now: Mapping[str, Problem], seen: Seen | None,
             unknown: tuple[str, ...] = ()) -> tuple[Change, ...]:
-    """What is new. A problem of which nothing is known tonight goes on: seen None, its checks were not looked at, or
-    its key begins with one of `unknown`."""
+    """What is new. A problem of which nothing is known tonight goes on: seen None, its checks were not looked at, its
+    key begins with one of `unknown`. So does a budget that was passed for nodes of which nothing is known."""
     found = []
     for key in sorted(now):
         old = before.get(key)
@@ -106,31 +115,46 @@ def changes(before: Mapping[str, Problem], now: Mapping[str, Problem], seen: See
         elif old.signature != now[key].signature:
             found.append(Change("changes", now[key]))
     known = _Known.of(seen) if seen is not None else None
-    for key in sorted(set(before) - set(now)):
-        if known is not None and not key.startswith(unknown) and not known.leaves_open(before[key]):
-            found.append(Change("ends", before[key]))
+    if known is None:
+        return tuple(found)
+    gone = sorted(set(before) - set(now))
+    goes_on = {key for key in gone if key.startswith((*unknown, *known.unknown)) or known.leaves_open(before[key])}
+    if any(key.startswith("node/") for key in goes_on):
+        goes_on.add("budget")
+    found += [Change("ends", before[key]) for key in gone if key not in goes_on]
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known tonight. network: checks between two nodes: their strikes are not on every night."""
+    """What is known tonight. network: checks between two nodes: their strikes are not on every night. silent: nodes in
+    service that have not told of their health. hung: checks of the others without an answer. unknown: as in Seen."""
 
     nodes: frozenset[str]
     checks: Mapping[str, set[str]]
     network: frozenset[str]
+    silent: frozenset[str]
+    hung: frozenset[str]
+    unknown: tuple[str, ...]
 
     @classmethod
     def of(cls, seen: Seen) -> _Known:
         checks: dict[str, set[str]] = defaultdict(set)
+        service = {record.name for record in seen.nodes if in_service(record)}
+        health = [look for look in seen.looks if look.kind in (Kind.HARDWARE, Kind.NODE) and look.node in service]
         for look in seen.looks:
             if look.result is not Result.UNKNOWN:
                 for node in filter(None, (look.node, look.partner)):
                     checks[node].add(look.check)
         return cls(frozenset(record.name for record in seen.nodes), checks,
-                   frozenset(look.check for look in seen.looks if look.partner))
+                   frozenset(look.check for look in seen.looks if look.partner),
+                   frozenset(service - {look.node for look in health}),
+                   frozenset(bare(look.check) for look in health if look.result is Result.UNKNOWN), seen.unknown)
 
     def leaves_open(self, problem: Problem) -> bool:
+        head, _, check = problem.key.partition("/")
+        if head == "unknown":       # its signature names the nodes
+            return check in self.hung or not self.silent.isdisjoint(_nodes(problem.signature, self.silent))
         if not problem.checks or problem.node not in self.nodes:
             return False
         return not set(self.checks.get(problem.node, ())).issuperset(set(problem.checks) - self.network)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpcadmin.check import Status, Verdict
-from hpcadmin.errors import StoreError, UsageError
+from hpcadmin.children import module_argv
+from hpcadmin.errors import StoreError
 from hpcadmin.hosts import is_node_name
 from hpcadmin.remote.local import Local
 from hpcadmin.rundata import Run, read_run
@@ -32,13 +32,15 @@ _STATUSES = ("good", "bad", "unknown")
 
 @dataclass(frozen=True)
 class Looks:
-    """unmeasured: node -> why nothing of it is known. notes: what else there is to say."""
+    """unmeasured: node -> why nothing of it is known. notes: what else there is to say. unknown: beginnings of keys of
+    problems of which it is not known whether they go on."""
 
     looks: tuple[Look, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()      # what is told beside faults of nodes
     looked: bool = True                     # whether anything was looked at
+    unknown: tuple[str, ...] = ()
 
 
 class Source(Protocol):
@@ -70,15 +72,14 @@ class HealthFolder:
                 unmeasured[node] = printable(str(exc), limit=200)
         return Looks(tuple(found), unmeasured)
 
-    def check(self) -> None:
-        """UsageError when there is no such folder; one that does not answer is no mistake of who asks."""
+    def missing(self) -> str:
+        """Why there is no such folder; "" for one that is there, or does not answer: that is no mistake of who asks."""
         _, why = self._texts((), min(CHECK_S, self.seconds_s))
-        if why.endswith("is not a folder"):
-            raise UsageError(why, hint="--health or [sweep] health_dir: where NODE.json are")
+        return why if why.endswith("is not a folder") else ""
 
     def _texts(self, nodes: Sequence[str], seconds_s: float) -> tuple[dict[str, dict[str, str]], str]:
         """node -> its text, or why there is none; and why nothing is known of the others."""
-        argv = (sys.executable, "-m", "hpcadmin.sweep.folder_child", str(self.folder), str(MAX_HEALTH_BYTES))
+        argv = module_argv("hpcadmin.sweep.folder_child", str(self.folder), str(MAX_HEALTH_BYTES))
         answer = Local().run("", argv, stdin="".join(f"{node}\n" for node in nodes).encode(), timeout_s=seconds_s,
                              limit=MAX_FOLDER_BYTES)
         why = f"{self.folder} does not answer within {seconds_s:g} s" if answer.timed_out else answer.error
@@ -152,7 +153,7 @@ class RunVerdicts:
         try:
             run = read_run(self.folder, without={"measurements.jsonl"})
         except StoreError as exc:
-            return Looks(notes=(str(exc),))
+            return Looks(notes=(str(exc),), looked=False)
         if self.measured:
             run = replace(run, verdicts=tuple(v for v in run.verdicts
                                               if v.status not in (Status.NOT_RUN, Status.UNJUDGED)))
@@ -167,10 +168,10 @@ def verdict_looks(run: Run, nodes: set[str], now: float, most_s: float) -> Looks
     """Of each check on each node or pair its worst verdict. A test of more nodes accuses nobody: it is a note."""
     time = _moment(run.manifest.ended) or _moment(run.manifest.started)
     if time is None or time > now + AHEAD_S:
-        return Looks(notes=(f"run {run.manifest.run_id} does not say when it was",))
+        return Looks(notes=(f"run {run.manifest.run_id} does not say when it was",), looked=False)
     if now - time > most_s:
         days = (now - time) / 86400
-        return Looks(notes=(f"run {run.manifest.run_id} is {days:.0f} days old: it counts for nothing",))
+        return Looks(notes=(f"run {run.manifest.run_id} is {days:.0f} days old: it counts for nothing",), looked=False)
     by_subject: dict[tuple[str, tuple[str, ...]], list[Verdict]] = defaultdict(list)
     notes = []
     for verdict in run.verdicts:
@@ -204,17 +205,21 @@ def gather(sources: Sequence[Source], nodes: Sequence[str], now: float) -> Looks
     return Looks(tuple(look for part in parts for look in part.looks),
                  {node: why for part in parts for node, why in part.unmeasured.items()},
                  tuple(note for part in parts for note in part.notes),
-                 tuple(problem for part in parts for problem in part.problems), any(part.looked for part in parts))
+                 tuple(problem for part in parts for problem in part.problems), any(part.looked for part in parts),
+                 tuple(key for part in parts for key in part.unknown))
 
 
 @dataclass(frozen=True)
 class Said:
-    """No look, but something to say."""
+    """No look, but something to say; problems and unknown as in Looks."""
 
-    text: str
+    text: str = ""
+    unknown: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     def looks(self, nodes: Sequence[str], now: float) -> Looks:
-        return Looks(notes=(self.text,), looked=False)
+        notes = (self.text,) if self.text else ()
+        return Looks(notes=notes, problems=self.problems, looked=False, unknown=self.unknown)
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ class Trend:
 
     def looks(self, nodes: Sequence[str], now: float) -> Looks:
         if not self.runs.is_dir():
-            return Looks(looked=False)
+            return Looks(looked=False, unknown=("trend/",))
         notes: list[str] = []
         try:
             found = with_index(self.runs, lambda index: self._problems(index, now, notes))
         except (HpcadminError, OSError) as exc:
-            return Looks(notes=(f"trends are not known: {printable(str(exc))}",), looked=False)
+            return Looks(notes=(f"trends are not known: {printable(str(exc))}",), looked=False, unknown=("trend/",))
         return Looks(notes=tuple(notes[:5]), problems=tuple(found), looked=False)
 
     def _problems(self, index: Index, now: float, notes: list[str]) -> list[Problem]:

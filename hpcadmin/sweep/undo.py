@@ -49,13 +49,13 @@ def _status(decisions: Sequence[Decision], done: dict[str, Done], dry_run: bool)
     return EXIT_OK if whole else EXIT_FAILED
 
 
-def find_sweep(history: History, which: str) -> str:
-    """The run of that id, of its unambiguous beginning, or the last one that did something ("last")."""
+def find_sweep(history: History, which: str, *, to_read: bool = False) -> str:
+    """The run of that id, of its unambiguous beginning, or "last": the last that did something; to_read: the last."""
     busy = {intent.run for intent in history.intents.values()}
-    acted = [run for run in history.sweeps if run in busy]
+    acted = [run for run in history.sweeps if to_read or run in busy]
     if which == "last":
         if not acted:
-            raise UsageError("no sweep has done anything yet")
+            raise UsageError("there was no sweep yet" if to_read else "no sweep has done anything yet")
         return acted[-1]
     if not which.strip():               # of an empty variable in a script: never the only sweep there is
         raise UsageError("no sweep is named", hint="hpcadmin sweep list shows all")

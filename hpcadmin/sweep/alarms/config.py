@@ -93,6 +93,12 @@ def read_alarms(site: Site) -> Alarms:
     return Alarms(tuple(post for post in posts if post.common.on), digest, thresholds)
 
 
+def from_environment(alarms: Alarms) -> list[tuple[str, str]]:
+    """(key, variable) of secrets that are to come from the environment."""
+    return [(f"{_PATH}.{post.name}.{item.name}", f"${value}") for post in alarms.posts for item in fields(post.settings)
+            if item.name.endswith("_env") and (value := getattr(post.settings, item.name))]
+
+
 def _thresholds(get: TableReader, value: Any) -> Thresholds:
     path = f"{_PATH}.thresholds"
     found: Thresholds = get.record(Thresholds, get.as_table(value, path), path)

@@ -62,17 +62,22 @@ def unable(cluster: str, alarms: Alarms, why: str, *, clock: Callable[[], float]
                                                  (change,)))
 
 
-def test(cluster: str, alarms: Alarms, *, clock: Callable[[], float] = time.time) -> tuple[str, ...]:
-    """One message by every channel that sends any, whatever it is for."""
+def test(cluster: str, alarms: Alarms, *, clock: Callable[[], float] = time.time) -> dict[str, str]:
+    """One message by every channel that sends any, whatever it is for: channel -> what went wrong, "" where nothing
+    did."""
     now = clock()
-    return send_all(alarms, lambda post: Message(f"test-{int(now)}.{post.name}", "test", now, cluster, "", (),
+    answers = _sent(alarms, lambda post: Message(f"test-{int(now)}.{post.name}", "test", now, cluster, "", (),
                                                  ("this was asked for: hpcadmin sweep alarms --test",)))
+    return {name: _words(answer) if answer else "" for name, answer in answers.items()}
 
 
 def send_all(alarms: Alarms, message: Callable[[Post], Message]) -> tuple[str, ...]:
-    answers = at_once({post.name: (_sender(post, message(post)), post.common.timeout_s) for post in alarms.posts
-                       if post.channel.send is not None})
-    return tuple(f"{name}: {_words(answer)}" for name, answer in answers.items() if answer)
+    return tuple(f"{name}: {_words(answer)}" for name, answer in _sent(alarms, message).items() if answer)
+
+
+def _sent(alarms: Alarms, message: Callable[[Post], Message]) -> dict[str, str | Exception]:
+    return at_once({post.name: (_sender(post, message(post)), post.common.timeout_s) for post in alarms.posts
+                    if post.channel.send is not None})
 
 
 def standing(folder: Path, alarms: Alarms) -> list[dict[str, object]]:

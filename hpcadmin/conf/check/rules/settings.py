@@ -27,6 +27,7 @@ _PARAMETERS = frozenset({
     "cr_board", "cr_board_memory", *_UNITS, *(f"{unit}_memory" for unit in _UNITS)})
 _PLAIN = frozenset({"cpu", "mem", "node", "energy", "billing", "pages", "vmem"})
 _NAMED = frozenset({"fs", "gres", "ic", "license", "bb"})
+HOOK_S = 60                 # docs/install-nodes.md
 _VIRTUAL = ("numa_node_as_socket", "l3cache_as_socket")
 
 
@@ -209,6 +210,21 @@ def health(situation: Situation) -> Iterator[Finding]:
                       place(situation, "healthchecknodestate", "healthcheckinterval"))
 
 
+def hook_time(situation: Situation) -> Iterator[Finding]:
+    """hpcadmin-health gives up after 45 s, the file that Prolog= names after 56: before that nothing may end it."""
+    for key in ("prolog", "epilog"):
+        single = setting(situation, key)
+        hooks = situation.conf.several.get(key, ()) or ((single,) if single is not None else ())
+        hook = next((hook for hook in hooks if "/hpcadmin-health" in hook.text), None)
+        # The time of its own, where there is one (25.05 and later), goes before that of both.
+        limit = setting(situation, f"{key}timeout") or setting(situation, "prologepilogtimeout")
+        if hook is None or limit is None or not limit.text.isdecimal() or not 0 < int(limit.text[:9]) < HOOK_S:
+            continue
+        yield Finding(Severity.WRONG, f"{hook.key}={hook.text[:80]} with {limit.key}={limit.text}",
+                      f"where a check hangs Slurm ends it after {limit.text} s and drains the node, before "
+                      "hpcadmin-health has let it go", (f"{limit.key}={HOOK_S}",), limit.place)
+
+
 def return_to_service(situation: Situation) -> Iterator[Finding]:
     value = setting(situation, "returntoservice")
     if value is None:
@@ -275,4 +291,4 @@ def ports(situation: Situation) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (identity, select_type, select_parameters, memory, contain, accounted, stored_tres,
-                           tres_types, health, return_to_service, overrides, virtual_sockets, mpi, ports)
+                           tres_types, health, hook_time, return_to_service, overrides, virtual_sockets, mpi, ports)

@@ -35,11 +35,13 @@ class Settings(Hook):
 
 def alerts(state: State, hold_h: float) -> list[dict[str, Any]]:
     """Those that there are, and an end for each that was shown before. What an alert is known by never changes while
-    it lasts: the text is an annotation."""
-    now = {key: _alert(problem, state, state.time + hold_h * 3600) for key, problem in sorted(state.problems.items())}
+    it lasts: the text is an annotation. Of more than are sent the critical ones come first; an end that is not sent
+    comes when the alert has held for hold_h."""
+    now = {key: _alert(problem, state, state.time + hold_h * 3600) for key, problem in sorted(
+        state.problems.items(), key=lambda item: (kind_of(item[1]) not in _CRITICAL, item[0]))}
     over = [_alert(Problem(key, "", "over", node=key.partition("/")[2]), state, state.time)
             for key in sorted(state.ended) if key not in now]
-    return [*over, *now.values()][:MAX_ALERTS]
+    return [*now.values(), *over][:MAX_ALERTS]
 
 
 def _alert(problem: Problem, state: State, until: float) -> dict[str, Any]:
