@@ -348,3 +348,11 @@ def test_amd_gpus(machine: Machine) -> None:
     machine.file("/sys/bus/pci/devices/0000:05:00.0/current_link_width", "8\n")
     assert "PCIe link of AMD GPU 0000:05:00.0 is 8x wide" in run(machine, "gpu_amd")[1]
     assert look(machine, "gpu_amd", vbios="113-*", max_uncorrected=9, width=8)[::2] == (BAD, False)
+
+
+def test_amd_gpus_given_to_virtual_machines_are_not_lost(machine: Machine) -> None:
+    for place in ("0000:05:00.0", "0000:26:00.0"):
+        machine.gpu_on_bus(place, vendor="0x1002", kind="0x120000")
+        machine.link(f"/sys/bus/pci/devices/{place}/driver", "../../../bus/pci/drivers/vfio-pci")
+    assert look(machine, "gpu_amd") == (GOOD, "", False)
+    assert look(machine, "gpu_amd", count=2)[::2] == (BAD, False)
