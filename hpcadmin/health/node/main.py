@@ -142,6 +142,7 @@ def go(options: Options) -> int:
     def door(**more: "Any") -> Door:
         made = Door(options.root, folders, **more)
         made.node = node(options)
+        made.forgetful = state.note if state else ""
         return made
 
     boot = Door(options.root).boot_id()

@@ -42,6 +42,8 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
             corrected[gpu.address] = right
         found += _rows(gpu, remapped, p)
     growth = window.grown(door, "corrected", corrected, p.window_h * 3600)
+    if p.max_corrected is not None:
+        found += window.unseen(door)
     for name, more in sorted((growth or {}).items()):
         if p.max_corrected is not None and more > p.max_corrected:
             found.append(bad("GPU %s: %d corrected memory errors in %g h, more than %g" % (
