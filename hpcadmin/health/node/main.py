@@ -100,13 +100,13 @@ def main(args: "list[str]") -> int:
             from hpcadmin.health.node.listing import listing
             out(listing(options.get("--checks")))
             return 0
+        limit_all(options.deadline_s)
         if "--facts" in options.flags:
             import json
 
             from hpcadmin.health.node.inventory import collect
             out(json.dumps(collect(Door(options.root)), sort_keys=True, indent=1) + "\n")
             return 0
-        limit_all(options.deadline_s)
         return go(options)
     except Usage as exc:
         err("hpcadmin-health: %s\n" % exc)
@@ -259,9 +259,12 @@ def write_new(path: str, text: str) -> None:
         data = text.encode("ascii", "backslashreplace")
         while data:
             data = data[os.write(fd, data):]
+        os.rename(fresh, path)
+    except OSError:                             # a full disk: nothing half stays behind
+        os.unlink(fresh)
+        raise
     finally:
         os.close(fd)
-    os.rename(fresh, path)
 
 
 def out(text: str) -> None:
