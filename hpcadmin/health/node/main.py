@@ -148,7 +148,7 @@ def go(options: Options) -> int:
     boot = Door(options.root).boot_id()
     same_boot = last.get("boot") == boot
     outcome = watch.run(entries, door, site, deadline_s=options.deadline_s, last=memory,
-                        hung=still_hung(last) if same_boot else {})
+                        hung=still_hung(last) if same_boot else {}, late=last.get("late"))
     if problem or not outcome.results:
         outcome.results.append(watch.Result("configuration", UNKNOWN, plain(
             problem or "no check is configured for node %s and %s" % (node(options), options.mode)), []))
@@ -166,7 +166,7 @@ def go(options: Options) -> int:
         keys = {entry.key for entry in settings.entries}
         kept = {key: value for key, value in memory.items() if key.partition(" ")[0] in keys}
         kept.update(outcome.kept)
-        state.write(options.mode, dict(tree, memory=kept, hung=outcome.hung))
+        state.write(options.mode, dict(tree, memory=kept, hung=outcome.hung, late=outcome.late))
     if state and state.note:
         tree["notes"] = [*notes, state.note]
     tell(options, tree, line)
