@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcadmin.health.node import load, masks, smbios, watch, window
+from hpcadmin.health.node import drain, load, masks, smbios, tool, watch, window
 from hpcadmin.health.node.api import BAD, GOOD, UNKNOWN, NoAnswer
 from hpcadmin.health.node.checks import drift, kernel_log, mce
 from hpcadmin.health.node.door import MAX_TEXT, Door
@@ -304,3 +304,36 @@ def test_memory_with_huge_pages_of_512_mib(machine: Machine) -> None:
     assert run(machine, "memory", min_mib=490000, max_mib=491000) == (GOOD, "")
     assert run(machine, "memory_free", min_free_percent=81) == (GOOD, "")
     assert run(machine, "memory_free", min_free_percent=82)[0] == BAD
+
+
+# reports about comparable tools
+
+
+@pytest.mark.parametrize(("text", "state", "reason"), [
+    ("NodeName=a State=MIXED+DRAIN Reason=x y [root@2026-07-25T12:00:00]", ["MIXED", "DRAIN"], "x y"),
+    ("NodeName=a State=IDLE+DYNAMIC_NORM+MAINTENANCE+RESERVED+PLANNED", [
+        "IDLE", "DYNAMIC_NORM", "MAINTENANCE", "RESERVED", "PLANNED"], ""),
+    ("NodeName=a State=DOWN+NOT_RESPONDING Reason=Not responding [slurm@2026-01-02T03:04:05]",
+     ["DOWN", "NOT_RESPONDING"], "Not responding"),
+    ("NodeName=a State=IDLE* ThreadsPerCore=1", ["IDLE"], ""),
+])
+def test_states_of_slurm(text: str, state: list[str], reason: str) -> None:
+    assert drain.state_and_reason(text) == (state, reason)
+    done: list[list[str]] = []
+
+    def scontrol(argv: list[str]) -> tool.Ran:
+        done.append(argv)
+        return tool.Ran(argv, 0, text.encode(), b"", cut=False, seconds=0)
+
+    said = drain.drain("a", "hpcadmin: gpu: lost", scontrol)
+    assert (len(done) == 2) is (state == ["IDLE"]), said
+
+
+def test_a_negated_pattern_does_not_match_and_a_dot_ends_no_name(tmp_path: Path, capfd: pytest.CaptureFixture[str],
+                                                                 ) -> None:
+    assert not masks.any_matches(["!/node[0-9]+/"], "node7", node=True)
+    assert masks.any_matches(["!/node[0-9]+/"], "login1", node=True)
+    conf = tmp_path / "h.json"
+    conf.write_text(json.dumps({"check": [{"use": "swap", "nodes": ["hmem[000-003]"]}]}))
+    assert main(["--state", str(tmp_path / "s"), "--config", str(conf), "--node", "hmem000."]) == 0
+    assert capfd.readouterr().out == "good: 1 check\n"

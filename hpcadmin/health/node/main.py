@@ -204,7 +204,7 @@ def choose(options: Options, settings: config.Config) -> "list[config.Entry]":
 
 
 def node(options: Options) -> str:
-    given = options.get("--node") or os.environ.get("SLURMD_NODENAME", "")
+    given = (options.get("--node") or os.environ.get("SLURMD_NODENAME", "")).rstrip(".")
     return given or Door(options.root).host() or os.uname()[1].split(".")[0]
 
 

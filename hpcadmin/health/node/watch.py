@@ -92,7 +92,8 @@ def run(entries: "list[Entry]", make_door: "Callable[..., Door]", site: str = ""
         left = [entry for entry in left if entry.key not in done]
     order = {entry.key: number for number, entry in enumerate(entries)}
     outcome.results.sort(key=lambda result: order[result.key])
-    outcome.late += [result.key for result in outcome.results   # the deadline left them no time to show that they are well
+    # The deadline may have left them no time to show that they are well.
+    outcome.late += [result.key for result in outcome.results
                      if result.status == UNKNOWN and result.key in slow and result.key not in outcome.late]
     return outcome
 

@@ -32,7 +32,6 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
     present, others = on_bus(door)
     if p.count is None and not present:
         return [good(count=0)] if not p.min else [bad("no GPU on the PCI bus, expected at least %g" % p.min)]
-    smi = nvidia.read(door)
     try:
         smi = nvidia.read(door)
     except NoAnswer as exc:                     # it may hang for the very GPU that is gone: the bus tells all the same
