@@ -45,7 +45,8 @@ def test_without_sys_nothing_is_known_of_cpus(machine: Machine) -> None:
 def test_memory(machine: Machine) -> None:
     machine.meminfo(1000 * 1024, free_kib=100 * 1024, swap_kib=8 * 1024)
     assert run(machine, "memory", min_mib=1000, max_mib=1000) == (GOOD, "")
-    assert look(machine, "memory", min_mib=1024) == (BAD, "memory is 1000 MiB, expected at least 1024", True)
+    assert look(machine, "memory", min_mib=1024) == (BAD, "memory is 1000 MiB, expected at least 1024", False)
+    assert look(machine, "memory", min_mib=1200) == (BAD, "memory is 1000 MiB, expected at least 1200", True)
     assert run(machine, "memory", min_mib=1024, tolerance_percent=3) == (GOOD, "")
     assert run(machine, "memory", min_mib=1008, swap=True) == (GOOD, "")
     assert look(machine, "memory", min_mib=1100, swap=True)[2] is False

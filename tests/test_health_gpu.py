@@ -449,3 +449,69 @@ def test_addresses() -> None:
 def test_output_that_was_cut_is_unknown() -> None:
     with pytest.raises(NoAnswer):
         nvidia.parse(smi_xml(1), "", 0, cut=True)
+
+
+# complaints, and what hides behind silence
+
+
+def test_a_complaint_by_exit_status_beside_whole_xml_is_not_lost(machine: Machine) -> None:
+    said(machine, smi_xml(8), 14, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0")
+    assert look(machine, "gpu", count=8) == (BAD, "nvidia-smi: the infoROM of a GPU is corrupted", True)
+    assert look(machine, "gpu_ecc")[0] == GOOD  # what the GPUs say of themselves stands
+    said(machine, smi_xml(8), 139)
+    assert look(machine, "gpu", count=8) == (
+        UNKNOWN, "nvidia-smi: it ended with status 139: it said nothing more", False)
+
+
+def test_the_bus_tells_of_a_lost_gpu_also_where_nvidia_smi_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    for place in BUS[:7]:
+        machine.gpu_on_bus(place)
+    machine.tool("nvidia-smi", script="sleep 30")
+    monkeypatch.setattr(nvidia, "TIMEOUT_S", 0.2)
+    assert look(machine, "gpu", count=8) == (BAD, "7 GPUs of 8 on the PCI bus", True)
+    assert look(machine, "gpu", count=7)[::2] == (UNKNOWN, False)
+    assert look(machine, "gpu")[::2] == (UNKNOWN, False)
+
+
+def test_gpus_given_to_virtual_machines_are_not_lost(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    for place in BUS:
+        machine.gpu_on_bus(place)
+    for place in BUS[4:]:
+        machine.link(f"/sys/bus/pci/devices/{place}/driver", "../../../bus/pci/drivers/vfio-pci")
+    said(machine, smi_xml(4))
+    assert look(machine, "gpu") == (GOOD, "", False)
+    assert look(machine, "gpu", count=8)[::2] == (BAD, False)
+    assert look(machine, "gpu", count=9)[::2] == (BAD, True)
+
+
+def test_a_gpu_that_does_not_tell_its_memory_is_unknown(machine: Machine) -> None:
+    said(machine, smi_xml(8).replace("<total>81559 MiB", "<total>N/A", 1))
+    assert look(machine, "gpu", count=8, min_memory_mib=80000) == (
+        UNKNOWN, "GPU 0000:19:00.0 does not tell how much memory it has", False)
+
+
+ECC = "</ecc_errors>"
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "words", "verdict"),
+    [
+        ("<dram_uncorrectable>0<", "<dram_uncorrectable>Unknown Error<", "tell dram_uncorrectable", (UNKNOWN, False)),
+        ("_row_failure>No<", "_row_failure>[Unknown Error]<", "tell remapped_row_failure", (UNKNOWN, False)),
+        ("<aggregate>", "<aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded>", "its SRAM", (BAD, True)),
+        (ECC, "<unrepairable_memory>Yes</unrepairable_memory>" + ECC, "cannot be repaired", (BAD, True)),
+        (ECC, "<tpc_repair_pending>Yes</tpc_repair_pending>" + ECC, "repair waits (tpc)", (BAD, True)),
+        (ECC, "<tpc_repair_pending>No</tpc_repair_pending>" + ECC, "", (GOOD, False)),
+    ],
+)
+def test_memory_that_fails_in_the_words_of_newer_drivers(
+    machine: Machine, was: str, becomes: str, words: str, verdict: tuple[str, bool]
+) -> None:
+    said(machine, smi_xml(8).replace(was, becomes, 1))
+    found, reason, own = look(machine, "gpu_ecc")
+    assert (found, own) == verdict
+    assert words in reason

@@ -36,6 +36,12 @@ def numbers(text: str) -> "list[int]":
     return found
 
 
+def limited(door: "Door") -> bool:
+    """Whether somebody told the kernel to use fewer: those are neither online nor offline."""
+    words = door.word("/proc/cmdline").split()
+    return any(word.startswith(("nr_cpus=", "maxcpus=", "possible_cpus=")) for word in words)
+
+
 def read(door: "Door") -> Cpus:
     online = numbers(door.text(FOLDER + "/online"))
     if not online:

@@ -36,6 +36,7 @@ class Door:
         self.folders = folders
         self.kept = {}  # type: dict[str, Any]
         self.node = ""                          # as the caller calls this node, if that is not the host's name
+        self.forgetful = ""                     # why nothing is remembered from run to run
         self.entry = ""                         # whose turn it is: what is kept belongs to one entry
         self._say = say or (lambda *words: None)
         self._last = last or {}
@@ -69,9 +70,12 @@ class Door:
             os.close(fd)
 
     def text(self, path: str) -> str:
-        """The file's text. OSError if it cannot be read."""
+        """The file's text. OSError if it cannot be read, NoAnswer if there is more of it than is read."""
         if path not in self._texts:
-            self._texts[path] = self.data(path).decode("utf-8", "replace")
+            data = self.data(path, MAX_TEXT + 1)
+            if len(data) > MAX_TEXT:
+                raise NoAnswer("%s is larger than %d MiB" % (path, MAX_TEXT >> 20))
+            self._texts[path] = data.decode("utf-8", "replace")
         return self._texts[path]
 
     def lines(self, path: str) -> "list[str]":

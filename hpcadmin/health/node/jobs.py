@@ -1,4 +1,9 @@
-"""Which processes belong to a Slurm job: by their cgroup, or by an ancestor that is slurmstepd."""
+"""Which processes belong to a Slurm job: by their cgroup, or by an ancestor that is slurmstepd.
+
+Users name processes, and cgroups below their own slice, as they like: neither makes a job of theirs.
+"""
+
+import os
 
 MYPY = False
 if MYPY:
@@ -11,7 +16,8 @@ def in_job(process: "Process", by_pid: "dict[int, Process]") -> bool:
     """By ancestors first: that costs no further read."""
     one, depth = process, 0  # type: Process | None, int
     while one is not None and one.pid > 1 and depth < DEPTH:
-        if one.name == "slurmstepd":
+        if one.name == "slurmstepd" and one.uid in (0, os.geteuid()):
             return True
         one, depth = by_pid.get(one.parent), depth + 1
-    return any("slurm" in line and "/job_" in line for line in process.cgroup().splitlines())
+    return any("slurm" in line and "/job_" in line and "/user.slice/" not in line
+               for line in process.cgroup().splitlines())

@@ -100,13 +100,13 @@ def main(args: "list[str]") -> int:
             from hpcadmin.health.node.listing import listing
             out(listing(options.get("--checks")))
             return 0
+        limit_all(options.deadline_s)
         if "--facts" in options.flags:
             import json
 
             from hpcadmin.health.node.inventory import collect
             out(json.dumps(collect(Door(options.root)), sort_keys=True, indent=1) + "\n")
             return 0
-        limit_all(options.deadline_s)
         return go(options)
     except Usage as exc:
         err("hpcadmin-health: %s\n" % exc)
@@ -142,12 +142,13 @@ def go(options: Options) -> int:
     def door(**more: "Any") -> Door:
         made = Door(options.root, folders, **more)
         made.node = node(options)
+        made.forgetful = state.note if state else ""
         return made
 
     boot = Door(options.root).boot_id()
     same_boot = last.get("boot") == boot
     outcome = watch.run(entries, door, site, deadline_s=options.deadline_s, last=memory,
-                        hung=still_hung(last) if same_boot else {})
+                        hung=still_hung(last) if same_boot else {}, late=last.get("late"))
     if problem or not outcome.results:
         outcome.results.append(watch.Result("configuration", UNKNOWN, plain(
             problem or "no check is configured for node %s and %s" % (node(options), options.mode)), []))
@@ -165,7 +166,7 @@ def go(options: Options) -> int:
         keys = {entry.key for entry in settings.entries}
         kept = {key: value for key, value in memory.items() if key.partition(" ")[0] in keys}
         kept.update(outcome.kept)
-        state.write(options.mode, dict(tree, memory=kept, hung=outcome.hung))
+        state.write(options.mode, dict(tree, memory=kept, hung=outcome.hung, late=outcome.late))
     if state and state.note:
         tree["notes"] = [*notes, state.note]
     tell(options, tree, line)
@@ -203,7 +204,7 @@ def choose(options: Options, settings: config.Config) -> "list[config.Entry]":
 
 
 def node(options: Options) -> str:
-    given = options.get("--node") or os.environ.get("SLURMD_NODENAME", "")
+    given = (options.get("--node") or os.environ.get("SLURMD_NODENAME", "")).rstrip(".")
     return given or Door(options.root).host() or os.uname()[1].split(".")[0]
 
 
@@ -258,9 +259,12 @@ def write_new(path: str, text: str) -> None:
         data = text.encode("ascii", "backslashreplace")
         while data:
             data = data[os.write(fd, data):]
+        os.rename(fresh, path)
+    except OSError:                             # a full disk: nothing half stays behind
+        os.unlink(fresh)
+        raise
     finally:
         os.close(fd)
-    os.rename(fresh, path)
 
 
 def out(text: str) -> None:

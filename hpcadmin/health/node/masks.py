@@ -1,6 +1,5 @@
 """Masks for names and text: glob, node range, /regular expression/, each after ! for the opposite."""
 
-MAX_TEXT = 4096
 MAX_REGEX = 512
 
 _compiled = {}  # type: dict[str, object]
@@ -11,12 +10,12 @@ def matches(mask: str, text: str) -> bool:
     if mask[:1] == "!":
         return not matches(mask[1:], text)
     if len(mask) >= 2 and mask[0] == "/" and mask[-1] == "/":
-        return regex(mask[1:-1]).search(text[:MAX_TEXT]) is not None  # type: ignore[attr-defined]
+        return regex(mask[1:-1]).search(text) is not None  # type: ignore[attr-defined]
     if mask[:1] == "{" and mask[-1:] == "}":
         return in_range(mask[1:-1], text)
     if "[" in mask or "?" in mask:
-        return glob(mask).match(text[:MAX_TEXT]) is not None  # type: ignore[attr-defined]
-    return stars(mask, text[:MAX_TEXT])
+        return glob(mask).match(text) is not None  # type: ignore[attr-defined]
+    return stars(mask, text)
 
 
 def matches_node(mask: str, node: str) -> bool:

@@ -61,6 +61,11 @@ class Gpu:
             return {}
         return {one.tag: (one.text or "").strip() for one in top.iter() if len(one) == 0 and one is not top}
 
+    def untold(self, path: str) -> "list[str]":
+        """The names below a path whose value is an error in its place."""
+        top = self._element.find(path)
+        return sorted({one.tag for one in top.iter() if (one.text or "").strip() in BROKEN}) if top is not None else []
+
     def processes(self) -> "list[dict[str, str]]":
         return [{one.tag: (one.text or "").strip() for one in info}
                 for info in self._element.findall("processes/process_info")]
@@ -72,11 +77,13 @@ class Gpu:
 
 
 class Smi:
-    """What nvidia-smi said: GPUs, what it said of those it could not reach, its verdict on the driver."""
+    """What nvidia-smi said: GPUs, what it said of those it could not reach, its verdict on the driver; beside GPUs that
+    answer: what it complained of by its exit status."""
 
     def __init__(self, gpus: "list[Gpu]", lost: "list[str]", driver: str = "", verdict: str = "",
-                 hardware: bool = False) -> None:
+                 *, hardware: bool = False, complaint: str = "") -> None:
         self.gpus, self.lost, self.driver, self.verdict, self.hardware = gpus, lost, driver, verdict, hardware
+        self.complaint = complaint
 
 
 def address(text: str) -> str:
@@ -114,11 +121,16 @@ def parse(out: str, err: str, status: int, cut: bool = False) -> Smi:
         if announced is not None and announced > len(found) and not lost:
             raise NoAnswer("nvidia-smi announces %d GPUs and tells of %d" % (announced, len(found)))
         verdict = VERDICTS.get(status, "") if status in HARDWARE else ""
-        return Smi(found, lost, driver, "" if found else verdict, bool(verdict))
+        if not found:
+            return Smi(found, lost, driver, verdict, hardware=bool(verdict))
+        complaint = ""
+        if status and not lost:
+            complaint = verdict or "it ended with status %d: %s" % (status, said[0] if said else "it said nothing more")
+        return Smi(found, lost, driver, hardware=bool(verdict), complaint=complaint)
     if any("No devices were found" in line for line in said):
         return Smi([], lost)
     if status in VERDICTS:
-        return Smi([], lost, "", VERDICTS[status], status in HARDWARE)
+        return Smi([], lost, "", VERDICTS[status], hardware=status in HARDWARE)
     if lost:
         return Smi([], lost)
     raise NoAnswer("nvidia-smi ended with status %d: %s" % (status, said[0] if said else "it said nothing"))

@@ -40,14 +40,15 @@ class Result:
 
 
 class Outcome:
-    """All results, what the checks want remembered, and what hangs: key -> pid, start, since, what."""
+    """All results, what the checks want remembered, what hangs: key -> pid, start, since, what; what came too late."""
 
-    __slots__ = ("hung", "kept", "results")
+    __slots__ = ("hung", "kept", "late", "results")
 
     def __init__(self) -> None:
         self.results = []  # type: list[Result]
         self.kept = {}  # type: dict[str, Any]
         self.hung = {}  # type: dict[str, Any]
+        self.late = []  # type: list[str]
 
 
 class Worker:
@@ -61,8 +62,11 @@ class Worker:
 
 
 def run(entries: "list[Entry]", make_door: "Callable[..., Door]", site: str = "", *, deadline_s: float = DEADLINE_S,
-        last: "dict[str, Any] | None" = None, hung: "dict[str, Any] | None" = None) -> Outcome:
-    """Every entry gets a result, in order, within the deadline."""
+        last: "dict[str, Any] | None" = None, hung: "dict[str, Any] | None" = None, late: "object" = ()) -> Outcome:
+    """Every entry gets a result, in order, within the deadline.
+
+    late: what did not end in time at the last run. It comes last, so that ten mounts that hang hide no lost GPU.
+    """
     outcome = Outcome()
     outcome.hung.update(hung or {})
     until = time.monotonic() + deadline_s
@@ -74,6 +78,8 @@ def run(entries: "list[Entry]", make_door: "Callable[..., Door]", site: str = ""
                                           % (one["since"], one["what"], one["pid"]), []))
         else:
             left.append(entry)
+    slow = {key for key in late if isinstance(key, str)} if isinstance(late, (list, tuple)) else set()  # type: set[str]
+    left.sort(key=lambda entry: entry.key in slow)
     while left:
         if until - time.monotonic() < 0.05:
             outcome.results += [_not_run(entry.key, deadline_s) for entry in left]
@@ -86,6 +92,9 @@ def run(entries: "list[Entry]", make_door: "Callable[..., Door]", site: str = ""
         left = [entry for entry in left if entry.key not in done]
     order = {entry.key: number for number, entry in enumerate(entries)}
     outcome.results.sort(key=lambda result: order[result.key])
+    # The deadline may have left them no time to show that they are well.
+    outcome.late += [result.key for result in outcome.results
+                     if result.status == UNKNOWN and result.key in slow and result.key not in outcome.late]
     return outcome
 
 
@@ -165,6 +174,7 @@ def _give_up(worker: Worker, outcome: Outcome, done: "set[str]", until: float, d
         reason = "%s was cut off by the deadline of %g s for all checks" % (what, deadline_s)
     else:
         reason = "%s did not answer in %.1f s" % (what, seconds)
+        outcome.late.append(worker.doing)
     outcome.results.append(Result(worker.doing, UNKNOWN, plain(reason), [], seconds=seconds))
     done.add(worker.doing)
     if start >= 0:

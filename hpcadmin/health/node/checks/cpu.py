@@ -1,6 +1,7 @@
 """CPUs: sockets, cores, threads, and those that are offline."""
 
 from hpcadmin.health.node.api import Check, Param, bad, fault, good
+from hpcadmin.health.node.cpus import limited
 
 MYPY = False
 if MYPY:
@@ -15,8 +16,8 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
         seen, expected = getattr(cpus, what), getattr(p, what)
         if expected is not None and seen != expected:
             # Fewer of what is soldered in, and none switched off: broken. Threads and CPUs are switched off by people
-            # (SMT, maxcpus), and more than expected is no fault at all.
-            own = what != "threads" and seen < expected and not cpus.offline
+            # (SMT, nr_cpus), and more than expected is no fault at all.
+            own = what != "threads" and seen < expected and not cpus.offline and not limited(door)
             found.append((fault if own else bad)("%d %s online, expected %g" % (seen, what, expected)))
     if p.offline is not None and len(cpus.offline) > p.offline:
         found.append(bad("%d CPUs are offline (%s)" % (len(cpus.offline), ", ".join(map(str, cpus.offline[:8])))))

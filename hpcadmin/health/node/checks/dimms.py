@@ -25,7 +25,9 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
             return [*found, unknown("the firmware does not know the size of %d memory modules" % dark)]
         found.append((fault if less else bad)("%d memory modules of %g" % (len(dimms), p.count)))
     if p.total_gib is not None and total < p.total_gib * 1024:
-        found.append(fault("memory modules of %g GiB, expected %g" % (total / 1024.0, p.total_gib)))
+        dark = smbios.unsized(structures)
+        found.append(unknown("the firmware does not know the size of %d memory modules" % dark) if dark else fault(
+            "memory modules of %g GiB, expected %g" % (total / 1024.0, p.total_gib)))
     for dimm in dimms:
         if p.size_gib is not None and dimm.mib != p.size_gib * 1024:
             found.append(bad("memory module %s has %g GiB, expected %g" % (dimm.place, dimm.mib / 1024.0, p.size_gib)))

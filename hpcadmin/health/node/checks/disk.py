@@ -27,7 +27,10 @@ def devices(door: "Door") -> "list[str]":
     """NVMe controllers and whole SCSI and SATA disks; virtual ones have no SMART."""
     found = [name for name in door.names("/sys/class/nvme") if name.startswith("nvme") and name[4:].isdecimal()]
     for name in door.names("/sys/block"):
-        if name.startswith("sd") and door.word("/sys/block/%s/device/vendor" % name) not in ("QEMU", "VMware", "Msft"):
+        place = "/sys/block/%s/" % name
+        # A drive of the management controller, or a reader of cards, with nothing in it.
+        empty = door.word(place + "removable") == "1" and door.word(place + "size") == "0"
+        if name.startswith("sd") and not empty and door.word(place + "device/vendor") not in ("QEMU", "VMware", "Msft"):
             found.append(name)
     return found
 

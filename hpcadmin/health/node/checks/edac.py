@@ -39,6 +39,7 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
         if more > p.max_corrected and not (label in controllers and len(corrected) > len(controllers)):
             found.append(bad("%d corrected memory errors at %s in %g h, more than %g" % (
                 more, label, p.window_h, p.max_corrected)))
+    found += window.unseen(door)
     return [good(controllers=len(controllers), corrected={label: value for label, value in corrected.items() if value}),
             *found]
 

@@ -3,7 +3,7 @@
 import os
 import stat
 
-from hpcadmin.health.node.api import REQUIRED, Check, NoAnswer, Param, bad, good
+from hpcadmin.health.node.api import REQUIRED, Check, NoAnswer, Param, bad, good, unknown
 
 MYPY = False
 if MYPY:
@@ -13,6 +13,8 @@ if MYPY:
 
 TYPES = (("file", stat.S_ISREG), ("folder", stat.S_ISDIR), ("link", stat.S_ISLNK), ("block", stat.S_ISBLK),
          ("char", stat.S_ISCHR), ("fifo", stat.S_ISFIFO), ("socket", stat.S_ISSOCK))
+
+FUTURE_S = 60
 
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
@@ -26,6 +28,8 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
     mode, age = stat.S_IMODE(seen.st_mode), door.now() - seen.st_mtime
     found = [good(path=p.path, type=kind, mode="%04o" % mode, uid=seen.st_uid, gid=seen.st_gid, bytes=seen.st_size,
                   age_s=int(age))]
+    if p.max_age_s is not None and age < -FUTURE_S:     # a clock that jumped: it would be young for ever
+        found.append(unknown("%s was written %d s in the future" % (p.path, -age)))
     reasons = []
     if p.type is not None and kind != p.type:
         reasons.append("is a %s, expected a %s" % (kind, p.type))

@@ -32,12 +32,18 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
         found.append(good(address=gpu.address, uncorrected=wrong, corrected=right, remapped=remapped))
         if wrong is None and gpu.raw("ecc_mode/current_ecc") == "Enabled":
             found.append(unknown("GPU %s does not tell how many memory errors it had" % gpu.address))
+        # What is left of a sum is no sum.
+        untold = [name for path in ("ecc_errors", "remapped_rows", "retired_pages") for name in gpu.untold(path)]
+        if untold:
+            found.append(unknown("GPU %s does not tell %s" % (gpu.address, ", ".join(untold[:3]))))
         if wrong is not None and wrong > p.max_uncorrected:
             found.append(fault("GPU %s has %d uncorrected memory errors" % (gpu.address, wrong)))
         if right is not None:
             corrected[gpu.address] = right
         found += _rows(gpu, remapped, p)
     growth = window.grown(door, "corrected", corrected, p.window_h * 3600)
+    if p.max_corrected is not None:
+        found += window.unseen(door)
     for name, more in sorted((growth or {}).items()):
         if p.max_corrected is not None and more > p.max_corrected:
             found.append(bad("GPU %s: %d corrected memory errors in %g h, more than %g" % (
@@ -51,6 +57,13 @@ def _rows(gpu: nvidia.Gpu, remapped: "dict[str, str]", p: "Params") -> "list[Fin
         found.append(fault("GPU %s: remapping a row of memory failed, it must be replaced" % gpu.address))
     if p.pending and remapped.get("pending") == "Yes":
         found.append(fault("GPU %s: a row of memory waits to be remapped, it needs a reset" % gpu.address))
+    if p.failure and gpu.raw("ecc_errors/unrepairable_memory") == "Yes":
+        found.append(fault("GPU %s has memory that cannot be repaired, it must be replaced" % gpu.address))
+    if p.failure and gpu.raw("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
+        found.append(fault("GPU %s: too many uncorrected errors of its SRAM, it must be replaced" % gpu.address))
+    repairs = [name for name in ("channel", "tpc") if gpu.raw("ecc_errors/%s_repair_pending" % name) == "Yes"]
+    if p.pending and repairs:
+        found.append(fault("GPU %s: a repair waits (%s), it needs a reset" % (gpu.address, ", ".join(repairs))))
     rows = remapped.get("unc", "")
     if p.max_remapped is not None and rows.isdecimal() and int(rows) > p.max_remapped:
         found.append(bad("GPU %s: %s rows of memory were remapped, more than %g" % (gpu.address, rows, p.max_remapped)))

@@ -1,7 +1,8 @@
 """NVIDIA GPUs: error counters of NVLinks, growth within a time."""
 
-from hpcadmin.health.node import masks, window
+from hpcadmin.health.node import masks
 from hpcadmin.health.node.api import Check, NoAnswer, Param
+from hpcadmin.health.node.checks.gpu_nvlink import in_parts
 from hpcadmin.health.node.checks.ib_errors import judged
 
 MYPY = False
@@ -33,7 +34,9 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
     if ran.status != 0 or ran.cut:
         raise NoAnswer("nvidia-smi nvlink -e ended with status %s" % ran.status)
     values = parse(ran.out, p.counters)
-    return judged(window.grown(door, "counters", values, p.window_min * 60), values, p.max, p.window_min)
+    # Those that MIG has divided have none.
+    lacking = "" if values or in_parts(door) else "nvidia-smi nvlink -e tells of no counter %s" % ", ".join(p.counters)
+    return judged(door, values, p, lacking)
 
 
 CHECK = Check("gpu_nvlink_errors", "NVIDIA GPUs: error counters of NVLinks, growth within a time", run, timeout_s=20,

@@ -19,7 +19,9 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
         place = "%s/%s/ports/%s/" % (FOLDER, device, number)
         door.at("port %s:%s" % (device, number))
         layer = door.word(place + "link_layer").lower()
-        if p.layer not in ("any", layer):
+        if not layer and p.layer != "any":
+            found.append(unknown("port %s:%s does not tell what kind it is" % (device, number)))
+        elif p.layer not in ("any", layer):
             continue
         count += 1
         found += judged("%s:%s" % (device, number), tuple(

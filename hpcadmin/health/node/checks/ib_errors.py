@@ -1,11 +1,13 @@
 """Error counters of InfiniBand ports: growth within a time."""
 
 from hpcadmin.health.node import masks, window
-from hpcadmin.health.node.api import Check, Param, bad, good
+from hpcadmin.health.node.api import Check, Param, bad, good, unknown
 from hpcadmin.health.node.checks.ib import FOLDER, ports
 
 MYPY = False
 if MYPY:
+    from typing import Mapping
+
     from hpcadmin.health.node.api import Finding, Params
     from hpcadmin.health.node.door import Door
 
@@ -15,23 +17,34 @@ COUNTERS = ["symbol_error", "link_error_recovery", "link_downed", "port_rcv_erro
 
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
-    values = {}  # type: dict[str, int]
-    for device, port in ports(door, p.device, p.ignore):
-        place = "%s/%s/ports/%s/counters" % (FOLDER, device, port)
-        door.at("counters of %s:%s" % (device, port))
-        for name in door.names(place):
-            value = door.number("%s/%s" % (place, name)) if masks.any_matches(p.counters, name) else None
-            if value is not None:
-                values["%s:%s %s" % (device, port, name)] = value
-    return judged(window.grown(door, "counters", values, p.window_min * 60), values, p.max, p.window_min)
+    told = {}  # type: dict[str, int | None]
+    looked_at = ports(door, p.device, p.ignore)
+    for device, port in looked_at:
+        name = "%s:%s" % (device, port)
+        door.at("counters of " + name)
+        told.update(counters(door, "%s/%s/ports/%s/counters" % (FOLDER, device, port), name, p.counters))
+    lacking = "" if told or (p.device == "*" and not looked_at) else "no counter of the ports %s" % p.device
+    return judged(door, told, p, lacking)
 
 
-def judged(growth: "dict[str, int] | None", values: "dict[str, int]", most: float, minutes: float) -> "list[Finding]":
-    """For every check of counters: what grew, and what grew too much."""
+def counters(door: "Door", folder: str, label: str, wanted: "list[str]") -> "dict[str, int | None]":
+    """The counters of a folder by name; None where there is no number."""
+    return {"%s %s" % (label, name): door.number("%s/%s" % (folder, name)) for name in door.names(folder)
+            if masks.any_matches(wanted, name)}
+
+
+def judged(door: "Door", told: "Mapping[str, int | None]", p: "Params", lacking: str = "") -> "list[Finding]":
+    """For every check of counters: what grew, and what grew too much; what says nothing. lacking: all of it."""
+    values = {name: value for name, value in told.items() if value is not None}
+    silent = sorted(name for name, value in told.items() if value is None)
+    growth = window.grown(door, "counters", values, p.window_min * 60)
+    found = window.unseen(door) + [unknown("%s has no number" % name) for name in silent[:5]] + (
+        [unknown(lacking)] if lacking else [])
     if growth is None:
-        return [good(first_look=True, counters=len(values))]
+        return [*found, good(first_look=True, counters=len(values))]
+    most, minutes = p.max, p.window_min
     grown = {name: more for name, more in growth.items() if more}
-    return [good(grown=grown, counters=len(values)),
+    return [*found, good(grown=grown, counters=len(values)),
             *(bad("%s grew by %d in %g min, more than %g" % (name, more, minutes, most))
               for name, more in sorted(grown.items(), key=lambda item: -item[1]) if more > most)]
 

@@ -19,7 +19,24 @@ TROUBLE = (
     "Detected insufficient power on the PCIe slot", "severity=Uncorrected (Fatal)", "DPC: containment event",
     "temperature above threshold, cpu clock throttled", "nfs: server", "controller is down; will reset",
 )
-OVER = {"nfs: server": "not responding"}  # the same line, without the word, says that it is back
+# The same line without the word, ending with the other, says that it is back: then it is over.
+OVER = {"nfs: server": ("not responding", " OK")}
+
+
+def still(piece: str, texts: "list[str]") -> "list[str]":
+    """The lines with this piece, without those after which it says that all is well: nfs: server NAME OK."""
+    word, back = OVER.get(piece, ("", ""))
+    if not word:
+        return [text for text in texts if piece in text]
+    last = {}  # type: dict[str, list[str]]
+    for text in texts:
+        if piece in text:
+            name = "".join(text.partition(piece)[2].split(None, 1)[:1])
+            if word in text:
+                last.setdefault(name, []).append(text)
+            elif text.rstrip().endswith(back):
+                last.pop(name, None)
+    return [text for lines in last.values() for text in lines]
 
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
@@ -47,7 +64,7 @@ def trouble(texts: "list[str]", lines: "list[str]") -> "list[tuple[str, str]]":
     found = []
     for piece in TROUBLE:
         if piece in whole:
-            found += [(piece, text) for text in texts if piece in text and OVER.get(piece, "") in text]
+            found += [(piece, text) for text in still(piece, texts)]
     return found
 
 

@@ -1,5 +1,6 @@
 """The kernel looks for memory without end (kswapd)."""
 
+from hpcadmin.health.node import window
 from hpcadmin.health.node.api import Check, Param, bad, good, percent
 
 MYPY = False
@@ -18,6 +19,8 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
     if p.max_time_s is not None:
         found += [bad("kswapd (process %s) has used %d s of CPU, more than %g" % (pid, used, p.max_time_s))
                   for pid, used in seen.items() if used > p.max_time_s]
+    if p.max_percent is not None:
+        found += window.unseen(door)
     if p.max_percent is None or not isinstance(last, dict) or last.get("boot") != boot or not (
             isinstance(last.get("time"), (int, float)) and isinstance(last.get("cpu_s"), dict)):
         return found

@@ -43,9 +43,11 @@ def one(door: "Door", name: str, p: "Params") -> "list[Finding]":
     elif p.min_mbps is not None and mbps is not None and mbps < p.min_mbps:
         found.append(bad("interface %s runs at %d Mb/s, expected %g" % (name, mbps, p.min_mbps)))
     if p.mtu is not None and mtu != p.mtu:
-        found.append(bad("interface %s has MTU %s, expected %g" % (name, mtu, p.mtu)))
+        found.append(unknown("interface %s tells no MTU" % name) if mtu is None else
+                     bad("interface %s has MTU %d, expected %g" % (name, mtu, p.mtu)))
     if p.duplex is not None and duplex != p.duplex:
-        found.append(bad("interface %s is %s duplex, expected %s" % (name, duplex or "unknown", p.duplex)))
+        found.append(unknown("interface %s does not tell whether it is duplex" % name) if duplex in ("", "unknown") else
+                     bad("interface %s is %s duplex, expected %s" % (name, duplex, p.duplex)))
     return found
 
 

@@ -1,6 +1,6 @@
 """Machine checks: errors of CPU, cache and memory that the kernel logged."""
 
-from hpcadmin.health.node.api import Check, Param, bad, fault, good
+from hpcadmin.health.node.api import Check, Param, bad, fault, good, unknown
 
 MYPY = False
 if MYPY:
@@ -15,19 +15,21 @@ CORRECTED = ("Corrected error", "corrected hardware", "Machine check events logg
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
     since = door.uptime() - p.window_h * 3600 if p.window_h is not None else 0.0
-    grave, corrected = sorted_out([record.text for record in door.kernel_log() if record.seconds >= since])
+    grave, corrected, unclear = sorted_out([record.text for record in door.kernel_log() if record.seconds >= since])
     found = [good(grave=len(grave), corrected=len(corrected))]
     if grave:
         found.append(fault("%s%s" % (grave[-1].strip()[:120], " (%d lines)" % len(grave) if len(grave) > 1 else "")))
+    if unclear:
+        found.append(unknown("%s (of an error whose severity the kernel log has lost)" % unclear[-1]))
     if p.max_corrected is not None and len(corrected) > p.max_corrected:
         found.append(bad("%d corrected hardware errors in the kernel log, more than %g" % (
             len(corrected), p.max_corrected)))
     return found
 
 
-def sorted_out(lines: "list[str]") -> "tuple[list[str], list[str]]":
-    """Grave lines, and those of corrected errors."""
-    grave, corrected, severity = [], [], {}  # type: list[str], list[str], dict[str, str]
+def sorted_out(lines: "list[str]") -> "tuple[list[str], list[str], list[str]]":
+    """Grave lines, those of corrected errors, and those of firmware's records whose beginning is lost."""
+    grave, corrected, unclear, severity = [], [], [], {}  # type: list[str], list[str], list[str], dict[str, str]
     for line in lines:
         edac = line.startswith("EDAC ") and " UE " in line
         number = line.find("}[Hardware Error]:") if line[:1] == "{" else -1
@@ -35,9 +37,15 @@ def sorted_out(lines: "list[str]") -> "tuple[list[str], list[str]]":
             key = line[1:number]
             if "event severity: " in line:
                 severity[key] = line.rpartition("event severity: ")[2].strip()
+            elif ", type: " in line and "[Hardware Error]:  Error " in line and key not in severity:
+                severity[key] = line.rpartition(", type: ")[2].strip()      # of the section, in the same words
             elif "section_type: " in line and "PCIe" not in line:   # those are pcie_errors' affair
-                (corrected if severity.get(key) in ("corrected", "info") else grave).append(
-                    "%s, %s" % (line.partition("section_type: ")[2].strip(), severity.get(key, "of no known severity")))
+                section = line.partition("section_type: ")[2].strip()
+                if key not in severity:         # the ring buffer begins in the middle of it
+                    unclear.append(section)
+                else:
+                    (corrected if severity[key] in ("corrected", "info") else grave).append(
+                        "%s, %s" % (section, severity[key]))
             continue
         if not ("[Hardware Error]" in line or line.startswith(("mce:", "Memory failure: ")) or edac):
             continue
@@ -45,7 +53,7 @@ def sorted_out(lines: "list[str]") -> "tuple[list[str], list[str]]":
             grave.append(line)
         elif any(word in line for word in CORRECTED) or "Bank" in line:
             corrected.append(line)
-    return grave, corrected
+    return grave, corrected, unclear
 
 
 def uncorrected(line: str) -> bool:

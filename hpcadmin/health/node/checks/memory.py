@@ -9,8 +9,23 @@ if MYPY:
 
 
 # The kernel keeps some memory to itself (crashkernel, page structures), more or less of it from version to version:
-# less than this is no module that was lost (one of 64).
-LEAST_LOSS = 0.015
+# less than this is no module that was lost (one of 64; of 4 GiB, or where all are smaller, a tenth).
+LEAST_LOSS, LEAST_MIB = 0.015, 3584
+NODES = "/sys/devices/system/node/"
+
+
+def lost(was_mib: float, now_mib: float) -> bool:
+    """Whether so much is lacking that it is a module."""
+    return was_mib - now_mib >= max(was_mib * LEAST_LOSS, min(LEAST_MIB, was_mib / 10))
+
+
+def of_devices(door: "Door") -> bool:
+    """Whether memory that is no module of the board's may be among it.
+
+    NUMA nodes without a CPU are a GPU's (Grace Hopper: as long as its driver is loaded), or of CXL.
+    """
+    online, with_cpus = (door.word(NODES + name) for name in ("online", "has_cpu"))
+    return bool(with_cpus) and online != with_cpus
 
 
 def sizes(what: str, total_kib: int, p: "Params", own: bool = False) -> "list[Finding]":
@@ -18,7 +33,7 @@ def sizes(what: str, total_kib: int, p: "Params", own: bool = False) -> "list[Fi
     total, slack = total_kib / 1024.0, p.tolerance_percent / 100.0
     found = [good(total_mib=int(total))]
     if p.min_mib is not None and total < p.min_mib * (1 - slack):
-        own = own and total < p.min_mib * (1 - LEAST_LOSS)
+        own = own and lost(p.min_mib, total)
         found.append((fault if own else bad)("%s is %d MiB, expected at least %g" % (what, total, p.min_mib)))
     if p.max_mib is not None and total > p.max_mib * (1 + slack):
         found.append(bad("%s is %d MiB, expected at most %g" % (what, total, p.max_mib)))
@@ -64,7 +79,7 @@ def whole(door: "Door", swap: bool, counts: str = "free") -> "tuple[int, int]":
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
     total, _ = whole(door, p.swap)
-    return sizes("memory and swap" if p.swap else "memory", total, p, own=not p.swap)
+    return sizes("memory and swap" if p.swap else "memory", total, p, own=not p.swap and not of_devices(door))
 
 
 CHECK = Check("memory", "Memory: how much there is", run, hardware=True, params=(

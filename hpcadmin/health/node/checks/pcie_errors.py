@@ -1,7 +1,7 @@
 """PCIe errors as the kernel counts them (AER): growth within a time."""
 
 from hpcadmin.health.node import masks, window
-from hpcadmin.health.node.api import Check, Param, bad, fault, good
+from hpcadmin.health.node.api import Check, Param, bad, fault, good, unknown
 
 MYPY = False
 if MYPY:
@@ -14,7 +14,7 @@ FILES = (("correctable", "aer_dev_correctable"), ("non-fatal", "aer_dev_nonfatal
 
 
 def run(door: "Door", p: "Params") -> "list[Finding]":
-    values = {}  # type: dict[str, int]
+    values, found = {}, window.unseen(door)  # type: dict[str, int], list[Finding]
     for device in door.names(FOLDER):
         if not masks.matches(p.device, device) or not door.exists("%s/%s/%s" % (FOLDER, device, FILES[0][1])):
             continue
@@ -23,10 +23,14 @@ def run(door: "Door", p: "Params") -> "list[Finding]":
             total = totalled(door.word("%s/%s/%s" % (FOLDER, device, name)))
             if total is not None:
                 values["%s %s" % (device, kind)] = total
+            else:
+                found.append(unknown("%s does not tell its %s PCIe errors" % (device, kind)))
+    if not values and not found and p.device != "*":
+        found.append(unknown("no counter of PCIe errors of %s" % p.device))
     growth = window.grown(door, "counters", values, p.window_min * 60)
     if growth is None:
-        return [good(first_look=True, counters=len(values))]
-    found = [good(grown={name: more for name, more in growth.items() if more}, counters=len(values))]
+        return [*found, good(first_look=True, counters=len(values))]
+    found += [good(grown={name: more for name, more in growth.items() if more}, counters=len(values))]
     for name, more in sorted(growth.items()):
         device, _, kind = name.partition(" ")
         most = p.max_correctable if kind == "correctable" else p.max
