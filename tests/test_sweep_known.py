@@ -125,6 +125,17 @@ def test_nodes_that_no_test_has_met_are_not_known() -> None:
     assert swept(slurm, Ledger(), Given(more)).exit_status == 0
 
 
+def test_tests_tell_nothing_of_a_busy_node_nor_of_one_whose_turn_it_is_not() -> None:
+    some = Given([pair("n1", "n2", "good", NEXT)])
+    for state in ("ALLOCATED", "MIXED"):
+        report = swept(FakeNodes.of("n1", "n2", "n3", n3=state), Ledger(), some)
+        assert (report.exit_status, report.notes) == (0, ("nothing is known of 1 node in service: n3",))
+    policy, ledger = replace(FREE, suite_nodes=2), Ledger()
+    report = sweep_with(Diary(ledger.entries, ledger), policy, FakeNodes.of("n1", "n2", "n3"), [some],
+                        Terms("s2", lambda: NEXT))
+    assert report.exit_status == 0
+
+
 def test_a_node_that_slurm_tells_twice_is_not_known() -> None:
     slurm = FakeNodes.of("n1", "n2")
     slurm.set("n2", unclear="Slurm's answer tells it twice")
