@@ -185,10 +185,11 @@ def unseen(seen: Seen) -> list[str]:
 
 
 def overlooked(seen: Seen, nothing: Collection[str], policy: SweepSite) -> bool:
-    """Whether something could have been known of one of these: of a busy node, or one whose turn it is not, a night with
-    tests alone tells nothing, and that is as it should be."""
+    """Whether something could have been known of one of these: of a busy node, or one whose turn it is not, a night
+    with tests alone tells nothing, and that is as it should be."""
+    silent = set(nothing)
     return not policy.suite_nodes and any(
-        record.name in set(nothing) and record.state.base == "IDLE" for record in seen.nodes)
+        record.name in silent and record.state.base == "IDLE" for record in seen.nodes)
 
 
 def answered(door: Nodes, late_s: float) -> tuple[NodeRecord, ...]:
