@@ -216,6 +216,14 @@ def test_hierarchies_of_control_groups() -> None:
     assert cgroups.own_paths("4:cpu,cpuacct:/user\n0::/a/b\n1:name=x:/../..\n") == {"cpu,cpuacct": "/user", "": "/a/b"}
 
 
+def test_a_control_group_that_is_gone_again_is_made_once_more(tmp_path: Path) -> None:
+    cgroups._enter_one(tmp_path / "hpcadmin-lab-x", "node01")
+    assert (tmp_path / "hpcadmin-lab-x/node01/cgroup.procs").read_text() == "0"
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="procs"):          # none can be made there
+        cgroups._enter_one(tmp_path / "file/lab", "node01")
+
+
 def test_a_child_that_is_never_told_to_go_ends(monkeypatch) -> None:
     monkeypatch.setattr(spawn.sc, "unshare", lambda flags: None)      # needs no root, and no namespaces
     child = spawn.spawn("x", lambda: os._exit(7))

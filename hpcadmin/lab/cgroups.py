@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcadmin.lab import syscalls as sc
 
+ENTER_TRIES = 10
 _CONTROLLERS = frozenset({
     "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "net_cls", "net_prio", "perf_event",
     "hugetlb", "rdma", "misc",
@@ -86,8 +88,22 @@ def _make_one(folder: Path) -> None:
 def enter(folders: Iterable[str], host: str) -> None:
     """Move this process into its host's groups, which then are the root of what it can see."""
     for folder in folders:
-        (Path(folder) / host / "cgroup.procs").write_text("0")
+        _enter_one(Path(folder), host)
     sc.unshare(sc.CLONE_NEWCGROUP)
+
+
+def _enter_one(folder: Path, host: str) -> None:
+    """An empty group may be gone again, seen once in some thousand labs: whoever manages a hierarchy of version 1 may
+    take away what is empty (systemd does: cg_trim). Then it is made once more."""
+    for tries in range(ENTER_TRIES):
+        try:
+            (folder / host / "cgroup.procs").write_text("0")
+            return
+        except FileNotFoundError:
+            if tries == ENTER_TRIES - 1:
+                raise
+        time.sleep(0.05)
+        make([str(folder)], [host])
 
 
 def mount(target: Path, own: bool) -> None:

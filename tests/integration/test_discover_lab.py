@@ -254,15 +254,15 @@ def test_down_and_frozen(cluster: Lab) -> None:
         assert discover(cluster, "-w", "node[01,04]", "-o", "x.json").status == 0
         usual = time.monotonic() - begin
         begin = time.monotonic()
-        done = discover(cluster, "-w", f"{ALL},node77", "-o", "x.json", "--timeout", "10")
-        assert time.monotonic() - begin < usual + 18        # nobody is waited for behind another
+        done = discover(cluster, "-w", f"{ALL},node77", "-o", "x.json", "--timeout", "25")
+        assert time.monotonic() - begin < usual + 33        # nobody is waited for behind another
     finally:
         for node in ("node02", "node03"):
             assert cluster.lab("fault", node, "--heal").status == 0
     assert done.status == 3
     for node, why in (("node02", "takes the connection and does not answer within 10 s"),
-                      ("node03", "does not answer within 10 s"), ("node77", "does not resolve")):
-        assert re.search(f"^  {node}: .*{why}", done.out, re.MULTILINE)
+                      ("node03", "(does not answer within 10 s|No route to host)"), ("node77", "does not resolve")):
+        assert re.search(f"^  {node}: .*{why}", done.out, re.MULTILINE), done.out
     found = nodes(written(cluster, "x.json"))
     assert sorted(found) == ["node01", "node04"]
     before = nodes(written(cluster, "before.json"))
