@@ -40,7 +40,7 @@ LAB_PACKAGES="slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins openmp
 
 # Tools and shells that tests put questions to; what is not there is skipped with the reason.
 UNIT_PACKAGES="openmpi-bin libopenmpi-dev gcc libc6-dev openssh-server openssh-client openssl util-linux pciutils hwloc-nox
- tcsh fish sudo dmidecode dash busybox-static systemd logrotate vagrant vagrant-libvirt ruby prometheus"
+ tcsh fish sudo dmidecode dash busybox-static bzip2 systemd logrotate vagrant vagrant-libvirt ruby prometheus"
 LAB_TEST_PACKAGES="mariadb-server slurmdbd debootstrap chromium dash busybox-static environment-modules iperf3
  iputils-ping poppler-utils libxml2-utils
  fonts-dejavu-core fonts-wqy-zenhei"
